@@ -103,23 +103,26 @@ EQUIVALENT = {
     "eval/statistics/shares.py _pearson: True -> False": (
         "every caller pairs values of the same samples"
     ),
-    "pipelines/geometry.py _keep_inner: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py _side: 1.0 -> 2.0": (
+    "pipelines/geometry.py _clip_half_plane: True -> False": (
+        "a polygon has as many corners as sides"
+    ),
+    "pipelines/geometry.py _measure_signed_distance: 1.0 -> 2.0": (
         "the distance from a side without a length is 0 either way"
     ),
-    "pipelines/geometry.py _signed_area: True -> False": "a polygon has as many corners as sides",
+    "pipelines/geometry.py _measure_signed_area: True -> False": (
+        "a polygon has as many corners as sides"
+    ),
     "pipelines/geometry.py contains: True -> False": "a polygon has as many corners as sides",
     "pipelines/geometry.py intersect: 1.0 -> 2.0": (
         "only the sign counts: a factor cancels out where sides are cut"
     ),
     "pipelines/geometry.py intersect: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py intersect: _signed_area(other) >= 0 -> _signed_area(other) > 0": (
-        "nothing is left anyway"
-    ),
+    "pipelines/geometry.py intersect: _measure_signed_area(other) >= 0"
+    " -> _measure_signed_area(other) > 0": ("nothing is left anyway"),
     "pipelines/models/cache.py __len__: 0 -> -1": "the row has one column",
     "pipelines/models/cache.py module: 60.0 -> 59.0": "the timeout differs by a second",
     "pipelines/models/cache.py module: 60.0 -> 61.0": "the timeout differs by a second",
-    "pipelines/models/wire.py _turn: 0 -> -1": (
+    "pipelines/models/wire.py _make_turn: 0 -> -1": (
         "there is one part, as the first half of the condition says"
     ),
     "prompting/views/crop.py _union: True -> False": "every box has four edges",

@@ -235,7 +235,7 @@ def page(figures: Figures) -> str:
     weights = load_bundled_weights()
     file = HERE.parent / "pipelines/models/pocket" / WEIGHTS_FILE
     head = HEAD.format(
-        numbers=weights.count,
+        numbers=weights.parameter_count,
         size=file.stat().st_size / 1e6,
         words=weights["embed"].shape[0],
         NOISE=NOISE,

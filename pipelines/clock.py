@@ -1,5 +1,4 @@
-"""Time accounting for a run: seconds by kind of work, summed over threads, each second counted
-once.
+"""Accounting of the time of a run: seconds by kind of work, summed over all threads.
 
 In a process instrumented by OpenTelemetry, for example with `opentelemetry-instrument looktwice run
 ...`, each timed block also becomes a span.
@@ -43,7 +42,7 @@ class TimedBlock:
         with clock.lock:
             clock.active[kind] += 1
             if clock.active[kind] == 1:
-                clock.busy[kind] -= self.start
+                clock.busy_seconds[kind] -= self.start
 
     def __exit__(self, *raised: Any) -> None:
         clock, kind, local = self.clock, self.kind, self.clock.local
@@ -53,7 +52,7 @@ class TimedBlock:
             clock.seconds[kind] += took - local.inside
             clock.active[kind] -= 1
             if not clock.active[kind]:
-                clock.busy[kind] += end
+                clock.busy_seconds[kind] += end
         local.inside = self.outer_seconds + took
         if self.span is not None:
             self.span.__exit__(*raised)
@@ -63,12 +62,13 @@ class Clock:
     """Seconds by kind of work. Nested work counts under its own kind only: decoding an image inside
     a stage counts as decoding, not as that stage.
 
-    `busy` holds the seconds in which at least one thread did a kind of work, nested work included.
+    `busy_seconds` holds the seconds in which at least one thread did a kind of work, including
+    nested work.
     """
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.busy: defaultdict[str, float] = defaultdict(float)
+        self.busy_seconds: defaultdict[str, float] = defaultdict(float)
         self.lock, self.local = threading.Lock(), threading.local()
         self.started, self.active = time.perf_counter(), Counter[str]()
 
@@ -88,16 +88,16 @@ class Clock:
             ]
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return `seconds` and `busy` as of now."""
+        """Return `seconds` and `busy_seconds` as of now."""
         now = time.perf_counter()
         with self.lock:
-            busy = dict(self.busy)
+            busy = dict(self.busy_seconds)
             for kind, number in self.active.items():
                 busy[kind] += now * (number > 0)  # its start time was subtracted
             return dict(self.seconds), busy
 
     @property
-    def total(self) -> float:
+    def elapsed(self) -> float:
         """Seconds since the clock started."""
         return time.perf_counter() - self.started
 
@@ -105,38 +105,40 @@ class Clock:
         """Return each stage with the share of wall time in which it was active, largest first,
         omitting shares below `min_share`. Stages overlap, so the shares may add up to more than 1.
         """
-        stages = [(kind, busy / self.total) for kind, busy in self.busy.items() if busy > 0]
+        stages = [
+            (kind, busy / self.elapsed) for kind, busy in self.busy_seconds.items() if busy > 0
+        ]
         return sorted(
             (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= min_share),
             key=lambda stage: -stage[1],
         )
 
 
-_running: Clock | None = None
+_running_clock: Clock | None = None
 
 
 @contextmanager
 def run_clock() -> Iterator[Clock]:
     """Run a clock inside the context; `track_time` reports to it from every thread."""
-    global _running
-    before, _running = _running, Clock()
+    global _running_clock
+    before, _running_clock = _running_clock, Clock()
     try:
-        yield _running
+        yield _running_clock
     finally:
-        _running = before
+        _running_clock = before
 
 
 def track_time(kind: str, **attributes: str) -> AbstractContextManager[None]:
     """Time the block inside the context as this kind of work, if a clock is running."""
-    clock = _running
+    clock = _running_clock
     return nullcontext() if clock is None else clock.track_time(kind, **attributes)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:
     """Add the time measured in another process to the running clock, if there is one."""
-    if clock := _running:
+    if clock := _running_clock:
         with clock.lock:
             for kind, spent in seconds.items():
                 clock.seconds[kind] += spent
             for kind, spent in busy.items():
-                clock.busy[kind] = max(spent, clock.busy[kind])
+                clock.busy_seconds[kind] = max(spent, clock.busy_seconds[kind])

@@ -1,4 +1,5 @@
-"""Formatting of counts, lists and shortened text, and the shared prefix of two lists."""
+"""Formatting of counts and lists, shortening of text, and counting the shared prefix of two
+lists."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -33,9 +34,10 @@ NUMBER_WORDS = tuple(
 """English words for the numbers 0 to 20."""
 
 
-def format_count(number: int, noun: str, many: str = "") -> str:
-    """Format a number with its noun: "1 sample", "1,200 samples". `many` is an irregular plural."""
-    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Format a number with its noun: "1 sample", "1,200 samples". `plural` is an irregular
+    plural."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def format_list(names: Sequence[str], max_names: int) -> str:

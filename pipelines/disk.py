@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 
 import yaml
 
-MAX_BYTES = 1 << 30  # for a file that is read whole; a sparse file may be larger than the disk
+MAX_FILE_BYTES = 1 << 30  # for a file that is read whole; a sparse file may be larger than the disk
 MAX_LINE_BYTES = 1 << 28  # bytes; a longer line is damage and is not read into memory
 __all__: list[str] = []
-MAX_DEPTH = 50
-MAX_ALIASED = 1_000_000
-NESTING_ERROR = f"nested more than {MAX_DEPTH} levels deep, at line {{}}"
+MAX_NESTING_DEPTH = 50
+MAX_ALIASED_VALUES = 1_000_000
+NESTING_ERROR = f"nested more than {MAX_NESTING_DEPTH} levels deep, at line {{}}"
 BINARY_TAG = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -59,10 +59,10 @@ def read_unpacked_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_file(path: Path) -> bytes:
-    """Read a whole file. Raises OSError as `open_file` does, and for more than `MAX_BYTES`."""
+    """Read a whole file. Raises OSError as `open_file` does, and for more than `MAX_FILE_BYTES`."""
     with open_file(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
-            fault = f"it has {size:,} bytes, more than the limit of {MAX_BYTES:,}"
+        if (size := os.fstat(file.fileno()).st_size) > MAX_FILE_BYTES:
+            fault = f"it has {size:,} bytes, more than the limit of {MAX_FILE_BYTES:,}"
             raise OSError(errno.EINVAL, fault, str(path))
         return file.read()
 
@@ -140,23 +140,23 @@ class _Dumper(yaml.SafeDumper):
     as a line break."""
 
 
-def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     whole = text.encode(errors="backslashreplace").decode()  # a file name may not be UTF-8
     return dumper.represent_scalar(
         "tag:yaml.org,2002:str", whole, style='"' if "\x85" in whole else None
     )
 
 
-_Dumper.add_representer(str, _text_node)
+_Dumper.add_representer(str, _represent_text)
 
 
 def dump_yaml(value: Any, width: int = 80) -> str:
-    r"""Dump a value as YAML that `LOADER` can read; lone surrogates, as `os.fsdecode` makes them,
+    r"""Dump a value as YAML that `LOADER` can read; lone surrogates, as from `os.fsdecode`,
     become escapes such as `\udce9`."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
-def _events(text: str) -> Iterator[Any]:
+def _iterate_events(text: str) -> Iterator[Any]:
     """Yield the parser events of a YAML text. PyYAML 6.0.4 rejects deep nesting itself."""
     try:
         yield from yaml.parse(text, Loader=LOADER)
@@ -181,7 +181,7 @@ def check_yaml(text: str) -> None:
     values, repeated = 0, 0
     inside: list[tuple[str | None, int]] = []
     sizes: dict[str | None, int] = {}
-    for event in _events(text):
+    for event in _iterate_events(text):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
@@ -202,7 +202,9 @@ def check_yaml(text: str) -> None:
                 )
             values += 1
             sizes[event.anchor] = 1
-        if len(inside) > MAX_DEPTH:
+        if len(inside) > MAX_NESTING_DEPTH:
             raise ValueError(NESTING_ERROR.format(line))
-        if repeated > MAX_ALIASED:
-            raise ValueError(f"aliases repeat more than {MAX_ALIASED:,} values, at line {line}")
+        if repeated > MAX_ALIASED_VALUES:
+            raise ValueError(
+                f"aliases repeat more than {MAX_ALIASED_VALUES:,} values, at line {line}"
+            )

@@ -20,9 +20,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 __all__ = ["Extension"]
 
-Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts", "classes", "passes"]
-GROUPS: tuple[Group, ...] = get_args(Group)
-ENTRY_POINTS = "looktwice.extensions"
+ExtensionGroup = Literal[
+    "commands", "keys", "analyses", "executors", "logs", "parts", "classes", "passes"
+]
+EXTENSION_GROUPS: tuple[ExtensionGroup, ...] = get_args(ExtensionGroup)
+ENTRY_POINT_GROUP = "looktwice.extensions"
 OWN_PACKAGE = "looktwice.extras"
 
 
@@ -59,16 +61,16 @@ class Extension(NamedTuple):
         return all(any(map(is_there, need.split("|"))) for need in self.needs)
 
 
-Table = Mapping[str, Mapping[str, Extension]]
+ExtensionTable = Mapping[str, Mapping[str, Extension]]
 """Extensions by group, then by name."""
 
 
-def find_extension(group: Group, name: str) -> Extension | None:
+def find_extension(group: ExtensionGroup, name: str) -> Extension | None:
     """Return the extension of this name, looktwice's own first, or None."""
     return _load_own().get(group, {}).get(name) or _load_installed().get(group, {}).get(name)
 
 
-def list_extensions(group: Group) -> dict[str, Extension]:
+def list_extensions(group: ExtensionGroup) -> dict[str, Extension]:
     """Return all extensions of a group by name, looktwice's own first."""
     own = dict(_load_own().get(group, {}))
     return own | {k: v for k, v in _load_installed().get(group, {}).items() if k not in own}
@@ -86,18 +88,18 @@ def get_public_name(module: str, name: str) -> str:
 
 
 @cache
-def _load_own() -> Table:
+def _load_own() -> ExtensionTable:
     if find_spec(OWN_PACKAGE) is None:
         return {}
-    table: Table = import_module(OWN_PACKAGE).EXTENSIONS
+    table: ExtensionTable = import_module(OWN_PACKAGE).EXTENSIONS
     return table
 
 
 @cache
-def _load_installed() -> Table:
+def _load_installed() -> ExtensionTable:
     """Return the tables of installed packages, skipping broken ones with a warning."""
-    merged: dict[str, dict[str, Extension]] = {group: {} for group in GROUPS}
-    for point in entry_points(group=ENTRY_POINTS):
+    merged: dict[str, dict[str, Extension]] = {group: {} for group in EXTENSION_GROUPS}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             for group, entries in point.load().items():
                 for name, entry in entries.items():

@@ -121,40 +121,40 @@ def bounds(area: Polygon) -> Rect:
 
 
 def intersect_boxes(
-    one: tuple[Number, Number, Number, Number], other: tuple[Number, Number, Number, Number]
+    first: tuple[Number, Number, Number, Number], second: tuple[Number, Number, Number, Number]
 ) -> tuple[Number, Number, Number, Number] | None:
     """Return the box in which two boxes overlap, or None if they share no area or only touch."""
-    left, top = max(one[0], other[0]), max(one[1], other[1])
-    right, bottom = min(one[2], other[2]), min(one[3], other[3])
+    left, top = max(first[0], second[0]), max(first[1], second[1])
+    right, bottom = min(first[2], second[2]), min(first[3], second[3])
     return (left, top, right, bottom) if left < right and top < bottom else None
 
 
-def overlaps(one: Rect, other: Rect) -> bool:
+def overlaps(first: Rect, second: Rect) -> bool:
     """Return whether two boxes share any area; boxes that only touch do not."""
-    return intersect_boxes(one, other) is not None
+    return intersect_boxes(first, second) is not None
 
 
-def overlap(one: XYXY, other: XYXY) -> float:
+def measure_overlap(first: XYXY, second: XYXY) -> float:
     """Return the area that two boxes share."""
-    across = min(one[2], other[2]) - max(one[0], other[0])
-    down = min(one[3], other[3]) - max(one[1], other[1])
+    across = min(first[2], second[2]) - max(first[0], second[0])
+    down = min(first[3], second[3]) - max(first[1], second[1])
     return float(max(0.0, across) * max(0.0, down))
 
 
-def iou(one: XYXY, other: XYXY) -> float:
+def iou(first: XYXY, second: XYXY) -> float:
     """Return the intersection over union of two boxes, 0..1; 0 if neither has an area."""
-    shared = overlap(one, other)
+    shared = measure_overlap(first, second)
     union = (
-        (one[2] - one[0]) * (one[3] - one[1])
-        + (other[2] - other[0]) * (other[3] - other[1])
+        (first[2] - first[0]) * (first[3] - first[1])
+        + (second[2] - second[0]) * (second[3] - second[1])
         - shared
     )
     return float(shared / union) if union > 0 else 0.0
 
 
-def grow(box: Rect, by: float) -> Rect:
-    """Return the box with every edge moved outwards by `by`."""
-    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
+def grow(box: Rect, margin: float) -> Rect:
+    """Return the box with every edge moved outwards by `margin`."""
+    return box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
 
 
 def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
@@ -162,7 +162,7 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if len(area) < 3:
         return np.zeros(xs.shape, bool)
-    sides = [_side(p, q, xs, ys) for p, q in _edges(area)]
+    sides = [_measure_signed_distance(p, q, xs, ys) for p, q in _list_edges(area)]
     return np.asarray(
         np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0)
     )
@@ -173,31 +173,34 @@ def intersect(area: Polygon, other: Polygon) -> Polygon:
     Hodgman, 1974)."""
     if len(other) < 3:
         return ()
-    sign = 1.0 if _signed_area(other) >= 0 else -1.0
-    for p, q in _edges(other):
+    sign = 1.0 if _measure_signed_area(other) >= 0 else -1.0
+    for p, q in _list_edges(other):
         area = _clip_half_plane(area, p, q, sign)
-    return area if abs(_signed_area(area)) > TOLERANCE else ()
+    return area if abs(_measure_signed_area(area)) > TOLERANCE else ()
 
 
-def _side(p: XY, q: XY, x: Any, y: Any) -> Any:
+def _measure_signed_distance(p: XY, q: XY, x: Any, y: Any) -> Any:
     """Return the signed distance of (x, y) from the line through p and q, in pixels."""
     length = math.hypot(q[0] - p[0], q[1] - p[1]) or 1.0
     return ((q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (x - p[0])) / length
 
 
-def _signed_area(area: Polygon) -> float:
-    return sum(p[0] * q[1] - q[0] * p[1] for p, q in _edges(area)) / 2
+def _measure_signed_area(area: Polygon) -> float:
+    return sum(p[0] * q[1] - q[0] * p[1] for p, q in _list_edges(area)) / 2
 
 
-def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
+def _list_edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
     """Return the end points of each edge."""
     return zip(area, area[1:] + area[:1], strict=True)
 
 
 def _clip_half_plane(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
     clipped: list[XY] = []
-    for start, end in _edges(area):
-        here, there = sign * _side(p, q, *start), sign * _side(p, q, *end)
+    for start, end in _list_edges(area):
+        here, there = (
+            sign * _measure_signed_distance(p, q, *start),
+            sign * _measure_signed_distance(p, q, *end),
+        )
         if here >= 0:
             clipped.append(start)
         if here * there < 0:

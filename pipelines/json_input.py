@@ -25,13 +25,13 @@ from pydantic_core import CoreSchema, SchemaValidator
 
 from looktwice.pipelines.disk import read_unpacked_lines
 
-MAX_DEPTH = 100
+MAX_NESTING_DEPTH = 100
 MAX_VALUES = 8_000_000
 """Limit on the number of values in one JSON text, counted by its commas and brackets. A reply of
 32,768 tokens with 20 alternatives each, spelled out in bytes, has six million. 8 million lists
 are parsed in seconds; as many as fit into 64 MiB take minutes."""
 __all__: list[str] = []
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
 )
@@ -53,8 +53,8 @@ def read_json(data: bytes | str, max_values: int | None = MAX_VALUES, **settings
     try:
         value = json.loads(repair_text(text), **settings)
     except RecursionError:
-        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from None
-    if brackets > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_NESTING_DEPTH} levels deep") from None
+    if brackets > MAX_NESTING_DEPTH:
         _require_shallow(value)
     escaped = "\\ud" in text or "\\uD" in text  # a surrogate pair, or a lone surrogate
     return map_texts(value, repair_text) if escaped else value
@@ -95,9 +95,9 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 def write_json(value: Any) -> str:
     """Write a value as JSON in one line; NaN and infinite numbers become null."""
     try:
-        return _dumps(value)
+        return _encode(value)
     except (TypeError, ValueError):  # also raised for a Mapping that is not a dict
-        return _dumps(replace_non_finite(value))
+        return _encode(replace_non_finite(value))
 
 
 def write_canonical(value: Any) -> str:
@@ -145,19 +145,21 @@ def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Finite = Annotated[dict[str, Any], AfterValidator(_require_finite)]
+FiniteObject = Annotated[dict[str, Any], AfterValidator(_require_finite)]
 """A JSON object without infinite numbers and NaN."""
 
 
 def _require_shallow(value: Any) -> None:
     """Raise ValueError for more than 100 levels of nesting."""
     level = [value]
-    for _ in range(MAX_DEPTH):  # level by level takes a tenth of the time of a call per value
+    for _ in range(
+        MAX_NESTING_DEPTH
+    ):  # level by level takes a tenth of the time of a call per value
         groups = (group.values() if isinstance(group, dict) else group for group in level)
         level = [inner for group in groups for inner in group if isinstance(inner, list | dict)]
         if not level:
             return
-    raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+    raise ValueError(f"nested more than {MAX_NESTING_DEPTH} levels deep")
 
 
 def repair_text(text: str) -> str:
@@ -173,9 +175,11 @@ def is_text(value: object) -> bool:
 
 FORBID_EXTRA = ConfigDict(extra="forbid", strict=True)
 ALLOW_EXTRA = ConfigDict(extra="allow", strict=True)
-MAX_WHOLE = 2**53  # no count in this program is larger, and sums of larger numbers may overflow
-Whole = Annotated[int, Field(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
-Number = Whole | float
+MAX_JSON_INTEGER = (
+    2**53
+)  # no count in this program is larger, and sums of larger numbers may overflow
+JsonInteger = Annotated[int, Field(gt=-MAX_JSON_INTEGER, lt=MAX_JSON_INTEGER)]
+Number = JsonInteger | float
 """A number; a float may be infinite, since some servers send that as a log-probability."""
 EXPECTED_TYPES = {
     "string_type": "a text",
@@ -243,10 +247,12 @@ def _format_location(loc: Sequence[int | str]) -> str:
 
 
 LITERAL_ERRORS = (ValueError, SyntaxError, MemoryError, RecursionError, TypeError)
-QUOTED_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-SPACED_TEXTS_PATTERN = re.compile(rf"\[\s*(?:(?:{QUOTED_TEXT})\s+)+(?:{QUOTED_TEXT})\s*\]")
-PLAIN_VALUE = r"(?:-?[\d.]+(?:e[+-]?\d+)?|True|False|nan)"
-SPACED_VALUES_PATTERN = re.compile(rf"\[\s*(?:{PLAIN_VALUE}\s+)+{PLAIN_VALUE}\s*\]")
+QUOTED_TEXT_REGEX = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+SPACED_TEXTS_PATTERN = re.compile(
+    rf"\[\s*(?:(?:{QUOTED_TEXT_REGEX})\s+)+(?:{QUOTED_TEXT_REGEX})\s*\]"
+)
+PLAIN_VALUE_REGEX = r"(?:-?[\d.]+(?:e[+-]?\d+)?|True|False|nan)"
+SPACED_VALUES_PATTERN = re.compile(rf"\[\s*(?:{PLAIN_VALUE_REGEX}\s+)+{PLAIN_VALUE_REGEX}\s*\]")
 NAMED_VALUES = {"nan": None, "NaN": None, "null": None, "true": True, "false": False}
 
 
@@ -256,7 +262,7 @@ def read_literal(text: str) -> Any:
     inner = re.fullmatch(r"(?:np\.|numpy\.)?array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
     text = inner[1] if inner else text
     if SPACED_TEXTS_PATTERN.fullmatch(text):  # Python would join adjacent texts
-        return [ast.literal_eval(quoted) for quoted in re.findall(QUOTED_TEXT, text)]
+        return [ast.literal_eval(quoted) for quoted in re.findall(QUOTED_TEXT_REGEX, text)]
     if SPACED_VALUES_PATTERN.fullmatch(text):  # numpy prints 1.0 as "1."
         return [value.removesuffix(".") for value in text.strip("[] \n").split()]
     for parse in (read_json, _evaluate):
@@ -270,35 +276,35 @@ def read_literal(text: str) -> Any:
 def _evaluate(text: str) -> Any:
     """Evaluate a Python literal, which may contain numpy arrays and scalars. Raises ValueError,
     SyntaxError and what the parser raises."""
-    return _value(ast.parse(text, mode="eval").body)
+    return _evaluate_node(ast.parse(text, mode="eval").body)
 
 
-def _value(node: ast.expr) -> Any:
+def _evaluate_node(node: ast.expr) -> Any:
     match node:
         case ast.List(items) | ast.Tuple(items):
-            values = [_value(item) for item in items]
+            values = [_evaluate_node(item) for item in items]
             return tuple(values) if isinstance(node, ast.Tuple) else values
         case ast.Dict(keys, values) if None not in keys:
             pairs = zip(keys, values, strict=True)
-            return {_value(key): _value(value) for key, value in pairs if key}
+            return {_evaluate_node(key): _evaluate_node(value) for key, value in pairs if key}
         case ast.Name(name) if name in NAMED_VALUES:
             return NAMED_VALUES[name]
         case ast.Call(ast.Attribute(ast.Name("np" | "numpy")), [first, *_]):
-            return _value(first)
+            return _evaluate_node(first)
         case ast.Call(ast.Name("array"), [first, *_]):
-            return _value(first)
+            return _evaluate_node(first)
         case ast.Call(ast.Name("OrderedDict"), [first]):
-            return dict(_value(first))
+            return dict(_evaluate_node(first))
     return ast.literal_eval(node)
 
 
-def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+def list_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Return the non-empty lines of a file with their line numbers."""
     lines = enumerate(data.split(b"\n"), 1)
     return ((number, line) for number, line in lines if line.strip())
 
 
-def json_object(line: str | bytes, **settings: Any) -> dict[str, Any]:
+def parse_json_object(line: str | bytes, **settings: Any) -> dict[str, Any]:
     """Parse one line as a JSON object; `settings` are passed to `json.loads`. Raises ValueError for
     anything else."""
     try:

@@ -13,7 +13,13 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import FORBID_EXTRA, Finite, Number, Whole, write_canonical
+from looktwice.pipelines.json_input import (
+    FORBID_EXTRA,
+    FiniteObject,
+    JsonInteger,
+    Number,
+    write_canonical,
+)
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -28,15 +34,15 @@ __all__ = [
     "Usage",
 ]
 
-SAMPLING = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1")
+SAMPLING_RANGES = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1")
 """Ranges of a call's sampling options, and of the settings of a model that have the same names."""
-CALLS_AS_TEXT = (
+CALLS_AS_TEXT_ADVICE = (
     "let the agent write its calls as text (`protocol: {use: prompting.agent.PlainCalls}` in its"
     " own node)"
 )
 """Advice that ends a message about a model that does not support tools."""
 Role = Literal["system", "user", "assistant", "tool"]
-Finish = Literal["stop", "length", "filter", "tool"]
+FinishReason = Literal["stop", "length", "filter", "tool"]
 
 
 @dataclass(frozen=True)
@@ -118,9 +124,9 @@ class CallOptions(Ranged):
     effort: str | None = None
     top_k: int | None = None
     tool_choice: str | None = None
-    ranges = (*SAMPLING, "top_k >= 1")
+    ranges = (*SAMPLING_RANGES, "top_k >= 1")
 
-    def filled_from(self, model: Any) -> CallOptions:
+    def fill_from(self, model: Any) -> CallOptions:
         """Return the options with unset ones taken from the model's settings of the same names."""
         gaps = {
             name: filling
@@ -129,7 +135,7 @@ class CallOptions(Ranged):
         }
         return replace(self, **gaps) if gaps else self
 
-    def given(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return only the options that are set, as plain JSON values."""
         asked = {name: value for name, value in vars(self).items() if value is not None}
         if self.tools is not None:
@@ -193,7 +199,7 @@ class Reply:
     """
 
     text: str
-    finish: Finish = "stop"
+    finish: FinishReason = "stop"
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     refusal: str = ""
@@ -207,8 +213,8 @@ class Reply:
 
     @property
     def is_blank(self) -> bool:
-        """True if the reply has no content and no billed token, as from a server that failed
-        without reporting it. An empty reply with billed tokens is the model's own."""
+        """True if the reply has no content and no billed token, like that of a server that
+        failed without reporting it. An empty reply with billed tokens is the model's own."""
         content = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
         billed = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
         return self.finish in ("stop", "tool") and not (content or billed)
@@ -245,7 +251,7 @@ class ToolCallNode(TypedDict):
     id: str
     name: str
     arguments: str
-    attached: NotRequired[Finite]
+    attached: NotRequired[FiniteObject]
 
 
 @with_config(FORBID_EXTRA)
@@ -258,14 +264,14 @@ class ReplyNode(TypedDict):
     tool_calls: NotRequired[list[ToolCallNode]]
     refusal: NotRequired[str]
     usage: NotRequired[
-        dict[Literal["tokens_in", "tokens_out", "reasoning_tokens", "cached_tokens"], Whole]
+        dict[Literal["tokens_in", "tokens_out", "reasoning_tokens", "cached_tokens"], JsonInteger]
     ]
     seconds: NotRequired[Number]
     logprobs: NotRequired[list[dict[str, Number | None]]]
     cached: NotRequired[bool]
     served_by: NotRequired[dict[str, str]]
-    calls_left_out: NotRequired[Whole]
-    attached: NotRequired[Finite]
+    calls_left_out: NotRequired[JsonInteger]
+    attached: NotRequired[FiniteObject]
 
 
 class Model(Protocol):
@@ -355,7 +361,7 @@ def raise_if_stopped(stopped: bool) -> None:
         raise Stopped("stopped while waiting for the endpoint")
 
 
-STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
+STOP_EVENT: ContextVar[threading.Event | None] = ContextVar("STOP_EVENT", default=None)
 """A stop event of the calling thread; once it is set, the thread sends no further requests."""
 
 
@@ -367,7 +373,7 @@ class RequestQueue(Model, Protocol):
     """The queue that a run calls instead of a deferring model: a call raises Deferred until its
     reply has been collected."""
 
-    def collect(self) -> None:
+    def collect_replies(self) -> None:
         """Send the deferred requests, wait for the replies and store them. Raises Stopped."""
 
     def close(self) -> None:
@@ -416,7 +422,7 @@ def make_message_json(message: Message) -> dict[str, Any]:
 def make_request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
     """Return the cache key of a request: the sha256 of everything that decides its reply."""
     plain = [make_message_json(message) for message in messages]
-    request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
+    request = {"model": identity, "messages": plain, "draw": draw, "options": options.to_dict()}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
 
 

@@ -34,10 +34,12 @@ from looktwice.pipelines.encodings.image_files import (
 )
 
 __all__ = ["Picture", "Pixels"]
-JPEG_TYPE, MAX_READABLE = "image/jpeg", 100_000
-PART = 3 << 15  # bytes; a multiple of 3, so that the parts of a base64 text join without padding
+JPEG_TYPE, MAX_READABLE_IMAGES = "image/jpeg", 100_000
+BASE64_PART_BYTES = (
+    3 << 15
+)  # bytes; a multiple of 3, so that the parts of a base64 text join without padding
 
-_readable: set[str] = set()
+_readable_digests: set[str] = set()
 """The sha256 of each image found readable, so that an image of many questions, arms and draws is
 checked only once."""
 
@@ -65,8 +67,8 @@ class Payload:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield `text` in parts, so that a waiting request need not hold all of it."""
-        for start in range(0, len(self.data), PART):
-            yield b64encode(self.data[start : start + PART])
+        for start in range(0, len(self.data), BASE64_PART_BYTES):
+            yield b64encode(self.data[start : start + BASE64_PART_BYTES])
 
     @property
     def prefix(self) -> str:
@@ -121,7 +123,7 @@ class PixelMemory:
             picture._pixels = None
 
 
-PIXELS = PixelMemory()
+PIXEL_MEMORY = PixelMemory()
 """The limit on the decoded pixels of this process."""
 
 Value = TypeVar("Value")
@@ -241,12 +243,13 @@ class Picture:
 
     @_cached_property
     def pixels(self) -> Pixels:
-        """The pixels, HxWx3 RGB uint8, read-only; dropped pixels (`PIXELS`) are decoded again."""
+        """The pixels, HxWx3 RGB uint8, read-only; pixels that `PIXEL_MEMORY` dropped are decoded
+        again."""
         data = self.payload.data if self._fetch is None else self.source
-        with PIXELS.decode_slots, track_time("decode"):
+        with PIXEL_MEMORY.decode_slots, track_time("decode"):
             pixels = decode(data, self.name)
         pixels.flags.writeable = False
-        PIXELS.keep(self, pixels)
+        PIXEL_MEMORY.keep(self, pixels)
         return pixels
 
     def release(self) -> None:
@@ -254,7 +257,7 @@ class Picture:
         needed."""
         self._is_released = True
         if self._fetch is not None or self._payload is not None:
-            PIXELS.drop(weakref.ref(self))
+            PIXEL_MEMORY.drop(weakref.ref(self))
 
     def make_thumbnail(self, longest: int) -> Image.Image:
         """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only at
@@ -271,7 +274,7 @@ class Picture:
 
     def _shrink(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
         """Apply `shrink` to the picture, before decoding if possible, and return the result."""
-        if self._fetch is not None and self._pixels is None and not self._header.changed:
+        if self._fetch is not None and self._pixels is None and not self._header.change_note:
             image = open_image(self.source, self.name)
             with suppress(
                 *DECODING_ERRORS
@@ -307,17 +310,17 @@ class Picture:
         """The bytes to send: the source's own if a model sees the same image, else a lossless
         PNG."""
         made = "made or changed by a stage" if self.seconds is None else "a frame of a video"
-        changed = made if self._fetch is None else self._header.changed
+        changed = made if self._fetch is None else self._header.change_note
         if changed:
             pixels = self.pixels
             with track_time("encode"):
                 data = to_png(pixels)
             if self._is_released:
-                PIXELS.drop(weakref.ref(self))
+                PIXEL_MEMORY.drop(weakref.ref(self))
             else:
-                PIXELS.keep(self, pixels, is_next=True)
+                PIXEL_MEMORY.keep(self, pixels, is_next=True)
             return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
-        if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
+        if not self._known_to_decode and self._pixels is None and self.sha not in _readable_digests:
             with track_time("decode"):
                 self._check()
         return Payload(self.source, self._header.media_type, self.sha, "")
@@ -332,8 +335,8 @@ class Picture:
             image.load()
         except DECODING_ERRORS:
             decode(self.source, self.name)
-        if len(_readable) < MAX_READABLE:
-            _readable.add(self.sha)
+        if len(_readable_digests) < MAX_READABLE_IMAGES:
+            _readable_digests.add(self.sha)
 
     @_cached_property
     def source(self) -> bytes:
@@ -374,7 +377,7 @@ def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) 
     return Payload(buffer.getvalue(), JPEG_TYPE, "", "").data_url
 
 
-HASH_SIDE, HASH_SQUARE, STEPS_PER_DOUBLING = 8, 1 << 15, 8
+HASH_SIDE, HASH_SQUARE_ASPECT, STEPS_PER_DOUBLING = 8, 1 << 15, 8
 MAX_FLAT_STEP = 2  # grey levels; smaller steps are codec noise in an even area
 
 
@@ -388,11 +391,11 @@ def compute_perceptual_hash(picture: Picture) -> int:
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
     brighter = np.packbits(np.diff(levels, axis=1) > MAX_FLAT_STEP).tobytes()
     width, height = picture.size
-    aspect = HASH_SQUARE + round(STEPS_PER_DOUBLING * math.log2(width / height))
+    aspect = HASH_SQUARE_ASPECT + round(STEPS_PER_DOUBLING * math.log2(width / height))
     return aspect << HASH_SIDE**2 | int.from_bytes(brighter)
 
 
-def hash_distance(first: int, second: int) -> int:
+def measure_hash_distance(first: int, second: int) -> int:
     """Count the bits in which two perceptual hashes differ, plus the steps between their aspect
     ratios: 0 to 10 for a picture that was re-encoded or resized, about 25 for two different
     photographs."""

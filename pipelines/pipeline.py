@@ -30,9 +30,10 @@ __all__ = ["Pipeline"]
 
 @dataclass(frozen=True)
 class NoModel:
-    """A model that raises on every call: for scoring, and for stages with `asks = False`."""
+    """A model that raises ModelError on every call; for scoring, and for stages with `asks =
+    False`."""
 
-    why: str = "this pipeline was given no model; pass one, or name one under `models:`"
+    reason: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
     @property
     def identity(self) -> str:
@@ -43,7 +44,7 @@ class NoModel:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Raise ModelError."""
-        raise ModelError(self.why)
+        raise ModelError(self.reason)
 
 
 class RecordingModel:
@@ -67,7 +68,7 @@ class RecordingModel:
         wrap_second: Callable[[Model], Model] = lambda model: model,
     ) -> None:
         self.sample, self.check, self.wrap_second = sample, check, wrap_second
-        self.model = self._model_of_sample(model)
+        self.model = self._get_sample_model(model)
         self.calls: list[Call] = []
 
     @property
@@ -81,7 +82,7 @@ class RecordingModel:
         """Ask the wrapped model and record the request with its reply or error."""
         if self.request_options is not None:
             messages = (*messages, *self.later_turns)
-            options = self.request_options.filled_from(options)
+            options = self.request_options.fill_from(options)
         return self.ask(self.model, messages, draw, options)
 
     def for_request(self, options: CallOptions, later_turns: tuple[Message, ...]) -> RecordingModel:
@@ -121,11 +122,11 @@ class RecordingModel:
             )
         return reply
 
-    def record_second(self, model: Model) -> Model:
+    def make_second_model(self, model: Model) -> Model:
         """Return the proxy of a second model: wrapped, stopped and recorded like the first."""
-        return SecondModel(self._model_of_sample(self.wrap_second(model)), self)
+        return SecondModel(self._get_sample_model(self.wrap_second(model)), self)
 
-    def _model_of_sample(self, model: Model) -> Model:
+    def _get_sample_model(self, model: Model) -> Model:
         """Return the model for this sample: a model with separate replies per sample, such as
         recorded ones, has a method `for_sample` that selects them."""
         select: Callable[[str], Model] | None = getattr(model, "for_sample", None)
@@ -182,10 +183,10 @@ def list_models(obj: Any) -> list[Model]:
     return models
 
 
-def _change_models(holders: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
+def _change_models(entries: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Return the entries whose models `change` replaced."""
-    made = {key: replace_models(holder, change) for key, holder in holders.items()}
-    return {key: holder for key, holder in made.items() if holder is not holders[key]}
+    made = {key: replace_models(holder, change) for key, holder in entries.items()}
+    return {key: holder for key, holder in made.items() if holder is not entries[key]}
 
 
 def find_reply_fault(reply: object) -> str:
@@ -211,7 +212,8 @@ def count_calls(state: State, model: Model) -> int:
 
 
 class StageFailed(Exception):
-    """Raised if a stage raises; `state` is its input, with all calls and remarks made so far."""
+    """Raised if a stage fails with an exception; `state` is its input, with all calls and remarks
+    made so far."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
@@ -255,7 +257,7 @@ def run_stage(
 
     with collect_remarks() as remarks:
         try:
-            proxied = replace_models(stage, recorder.record_second) if holds_model else stage
+            proxied = replace_models(stage, recorder.make_second_model) if holds_model else stage
             after = proxied(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
@@ -284,8 +286,8 @@ def explain_stage_fault(stage: object) -> str:
 class Pipeline:
     """Named stages, called in order. A slot that holds None is skipped.
 
-    For notebooks, `check` and `replay`; a run calls `run_stage` for each stage itself, because arms
-    share their first stages (`eval.runs.trial`).
+    It serves notebooks, `check` and `replay`; a run calls `run_stage` for each stage itself,
+    because arms share their first stages (`eval.runs.trial`).
     """
 
     stages: Mapping[str, Stage | None]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 __all__: list[str] = []
 
-SIGNS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     ">": ("greater than ", operator.gt),
     ">=": ("at least ", operator.ge),
     "<": ("less than ", operator.lt),
@@ -24,7 +24,7 @@ def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
     """
     for rule in rules:
         *names, sign, bound = rule.replace(",", "").split()
-        limit, (relation, holds) = getattr(settings, bound, bound), SIGNS[sign]
+        limit, (relation, holds) = getattr(settings, bound, bound), COMPARISONS[sign]
         stated = f"{relation}{bound}" if limit == bound else f"{relation}{bound} ({limit})"
         if isinstance(limit, str) and limit != "odd":
             limit = float(limit)

@@ -56,7 +56,7 @@ class Sample:
         places = r"<image \d+>" if self.meta.get(PLACEHOLDERS_FIELD) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
-    def on(self, image: int) -> tuple[Mark, ...]:
+    def list_marks_on(self, image: int) -> tuple[Mark, ...]:
         """Return the marks of one image."""
         return tuple(mark for mark in self.marks if mark.image == image)
 
@@ -64,8 +64,10 @@ class Sample:
         """Return everything except pixels as plain JSON values, with the sha256 of each picture."""
         return {
             **vars(self),
-            "images": [_sha(image) for image in self.images],
-            "choices": [c if isinstance(c, str) else {"picture": _sha(c)} for c in self.choices],
+            "images": [_get_sha(image) for image in self.images],
+            "choices": [
+                c if isinstance(c, str) else {"picture": _get_sha(c)} for c in self.choices
+            ],
             "marks": [mark.to_dict() for mark in self.marks],
             "meta": dict(self.meta),
         }
@@ -126,15 +128,15 @@ def describe_key_fault(answer: object, choices: int) -> str:
 
 
 @contextmanager
-def name_in_errors(sample: Sample) -> Iterator[None]:
-    """Prefix every ValueError raised inside with the sample's id."""
+def prefix_errors(sample: Sample) -> Iterator[None]:
+    """Prefix every ValueError raised inside the context with the sample's id."""
     try:
         yield
     except ValueError as exc:
         raise ValueError(f"sample {sample.id}: {exc}") from exc
 
 
-def _sha(picture: Picture) -> str:
+def _get_sha(picture: Picture) -> str:
     try:
         return picture.sha
     except PictureError as exc:

@@ -127,8 +127,8 @@ class State:
         return state
 
     def abstain(self, reason: str) -> State:
-        """Return a copy without an answer, for a stated reason: neither correct nor wrong, but
-        counted.
+        """Return a copy without an answer, for a stated reason. It is counted as an abstention,
+        neither correct nor wrong.
 
         No later stage runs, so nothing is spent on a question that was given up.
         """
@@ -147,9 +147,13 @@ class State:
         `value` is a finite number or a category name, or a sequence with one of these (or None) per
         turn. Raises ValueError for anything else.
         """
-        plain = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
+        plain = (
+            tuple(map(_convert_to_plain_number, value))
+            if isinstance(value, list | tuple)
+            else _convert_to_plain_number(value)
+        )
         state = self.replace(measures={**self.measures, name: plain})
-        if fault := state._measure_fault():
+        if fault := state._find_measurement_fault():
             raise ValueError(fault)
         return state
 
@@ -189,10 +193,10 @@ class State:
                 kinds = f"{kind.__name__}, found {type(values).__name__}"
                 return f"{name} must be a tuple of {kinds} {values!r:.80}"
         if isinstance(self.sample, Sample):
-            return self._measure_fault()
+            return self._find_measurement_fault()
         return f"sample must be a Sample, found {type(self.sample).__name__}"
 
-    def _measure_fault(self) -> str:
+    def _find_measurement_fault(self) -> str:
         """Describe a measurement that cannot be recorded; "" if there is none."""
         for name, value in self.measures.items():
             if not (is_text(name) and name):
@@ -206,7 +210,7 @@ class State:
         return ""
 
     @property
-    def shown(self) -> tuple[View, ...]:
+    def shown_views(self) -> tuple[View, ...]:
         """The views that the model has been shown, in order."""
         return tuple(view for message in self.messages for view in message.views)
 
@@ -253,7 +257,7 @@ def render_html(state: State) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_plain_number(value: Any) -> Any:
     """Convert a numpy number or a bool to a plain Python number."""
     value = value.item() if isinstance(value, np.generic) else value
     return int(value) if isinstance(value, bool) else value

@@ -100,7 +100,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
 
     Quarter turns are exact; other angles are resampled linearly, on a background of one colour.
     """
-    new = rotated_size(view.size, degrees)
+    new = compute_rotated_size(view.size, degrees)
     (width, height), turn = view.size, Affine.rotation(degrees)
     to_origin = Affine.shift(-(width - 1) / 2, -(height - 1) / 2)
     affine = Affine.shift((new[0] - 1) / 2, (new[1] - 1) / 2) @ turn @ to_origin
@@ -111,7 +111,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     return view.transform(Picture(_rgb(pixels)), affine)
 
 
-def rotated_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
+def compute_rotated_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
     """Return the (width, height) that `rotate` gives a picture of this size."""
     (width, height), angle = size, math.radians(degrees)
     if degrees % 90 == 0:

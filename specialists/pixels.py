@@ -18,11 +18,11 @@ from looktwice.specialists.rules import NoEvidence
 __all__ = ["InputSize", "is_one_color", "require_pixels", "shrink"]
 
 
-def require_pixels(image: Any, least: int = 1, colors: bool = False) -> Pixels:
+def require_pixels(image: Any, min_side: int = 1, colors: bool = False) -> Pixels:
     """Return the pixels of an image, HxWx3 RGB uint8, from an array or a PIL image in mode RGB.
 
     Raises ValueError for anything else, because a network would misinterpret it. Raises NoEvidence
-    if a side is shorter than `least` pixels and, with `colors`, if all pixels are the same.
+    if a side is shorter than `min_side` pixels and, with `colors`, if all pixels are the same.
     """
     if isinstance(image, Image.Image):
         if image.mode != "RGB":
@@ -48,10 +48,10 @@ def require_pixels(image: Any, least: int = 1, colors: bool = False) -> Pixels:
             " last"
         )
     height, width = image.shape[:2]
-    if min(width, height) < least:
+    if min(width, height) < min_side:
         raise NoEvidence(
-            f"an image of {width} x {height} pixels is too small, at least {least} x {least} are"
-            " needed"
+            f"an image of {width} x {height} pixels is too small, at least"
+            f" {min_side} x {min_side} are needed"
         )
     if colors and is_one_color(image):
         raise NoEvidence("an image has a single colour, so nothing in it can be recognized")
@@ -89,16 +89,17 @@ class InputSize:
         pixels: Pixels,
         longest: int | None,
         multiple: int,
-        least: int = 1,
+        min_side: int = 1,
         enlarge: bool = False,
     ) -> InputSize:
         """Return the input size of an image: its own size, with both sides rounded down to a
         multiple of `multiple`, but at least `multiple` pixels long.
 
         A longer side than `longest` is first reduced to that length; with `enlarge` a shorter one
-        is increased to it. Raises NoEvidence if a side of the image is shorter than `least` pixels.
+        is increased to it. Raises NoEvidence if a side of the image is shorter than `min_side`
+        pixels.
         """
-        height, width = require_pixels(pixels, least).shape[:2]
+        height, width = require_pixels(pixels, min_side).shape[:2]
         scale = longest / max(width, height) if longest is not None else 1.0
         scale = scale if enlarge else min(1.0, scale)
         columns, rows = (
@@ -108,11 +109,11 @@ class InputSize:
         return cls(width, height, columns, rows)
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         """The size as (columns, rows)."""
         return self.columns, self.rows
 
-    def resized(self, pixels: Pixels) -> Pixels:
+    def resize(self, pixels: Pixels) -> Pixels:
         """Resize the image to this size, by averaging if it shrinks, bilinearly if it grows."""
         return resample(pixels, self.columns, self.rows, "linear")
 

@@ -15,8 +15,8 @@ needs a row of `CLASSES` in `extras/__init__.py` too. YAML can then name it as
 questions is a stage, in `answers`.
 
 All images are HxWx3 RGB uint8, or PIL images in mode RGB; anything else raises an error. Points are
-in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges: (0, 0) is the upper
-left corner of that pixel.
+in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are given by their edges: (0,
+0) is the upper left corner of that pixel.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Masks(_Rows):
     labels: Texts
 
     @classmethod
-    def none(cls, height: int, width: int) -> Masks:
+    def make_empty(cls, height: int, width: int) -> Masks:
         """Return an empty set of masks for an image of this size."""
         return cls(np.empty((0, height, width), bool), np.empty(0), np.empty(0, str))
 
@@ -151,7 +151,7 @@ class Matches(_Rows):
             raise ValueError(f"Matches.confidence must lie in 0..1, found {wrong[0]:g}")
 
     @classmethod
-    def none(cls) -> Matches:
+    def make_empty(cls) -> Matches:
         """Return an empty set of matches."""
         return cls(np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
 
@@ -182,7 +182,7 @@ class FeatureGrid:
     def __post_init__(self) -> None:
         _set_values(self, "(rows, columns, d)")
 
-    def at(self, xy: ArrayLike) -> Floats:
+    def interpolate(self, xy: ArrayLike) -> Floats:
         """Interpolate the vectors (n, d) at points (n, 2) in pixel centres, bilinearly between
         cells; the outer cells are extended."""
         from scipy.ndimage import map_coordinates
@@ -193,7 +193,7 @@ class FeatureGrid:
         places = np.broadcast_arrays(y, x, np.arange(channels))
         return map_coordinates(self.values, places, order=1, mode="nearest")
 
-    def centers(self) -> Floats:
+    def compute_centers(self) -> Floats:
         """Return the centres of the cells in pixels, (rows, columns, 2)."""
         rows, columns = self.values.shape[:2]
         x = (np.arange(columns) + 0.5) * self.width / columns - 0.5

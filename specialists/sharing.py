@@ -105,8 +105,8 @@ def _run_or_load(
     return shared, _count_bytes(whole)
 
 
-def _count_bytes(whole: Any) -> int:
-    return sum(int(np.asarray(value).nbytes) for value in vars(whole).values())
+def _count_bytes(result: Any) -> int:
+    return sum(int(np.asarray(value).nbytes) for value in vars(result).values())
 
 
 def _build_storage_name(specialist: Any) -> str:

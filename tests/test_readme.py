@@ -66,7 +66,7 @@ def test_the_study_has_no_faults_and_its_questions_are_read(tmp_path: Path) -> N
     assert item.answer == "A" and len(item.sample.marks) == 2
     (tmp_path / "study.yaml").write_text(text)
     expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
-    nodes = list(expansion.arms())
+    nodes = list(expansion.expand_arms())
     assert Counter(node.arm.contestant for node in nodes)["marked"] == 3
     binder = Binder(Scope(tmp_path))
     for node in nodes:
@@ -113,7 +113,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         if "contestants" in text:
             (tmp_path / "study.yaml").write_text(stages + text)
             expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
-            nodes = [pair for node in expansion.arms() for pair in node.arm.stages.items()]
+            nodes = [pair for node in expansion.expand_arms() for pair in node.arm.stages.items()]
             assert not expansion.faults
         binder = Binder(Scope(tmp_path))
         assert (

@@ -58,7 +58,7 @@ class Listener:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Store the body."""
-        body = self.chat.body(messages, draw, options)
+        body = self.chat.make_body(messages, draw, options)
         self.found.append(write_request(body))
         return Reply("(A)")
 

@@ -173,9 +173,9 @@ def _strip_calls(text: str) -> str:
 
 
 def _report_unparsed_call() -> Reading:
-    from looktwice.pipelines.replies.text_calls import UNPARSED_CALL
+    from looktwice.pipelines.replies.text_calls import UNPARSED_CALL_ADVICE
 
-    return Reading(None, f"unread: {UNPARSED_CALL}")
+    return Reading(None, f"unread: {UNPARSED_CALL_ADVICE}")
 
 
 def _replace_reply(state: State, reply: str) -> State:

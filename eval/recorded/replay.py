@@ -49,7 +49,7 @@ TASK_NOT_BUILT = "the task cannot be built again"
 def digest_request(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
-    """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.given`;
+    """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.to_dict`;
     with the `model` that was asked, this is the request's key in the cache."""
     request = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
@@ -72,7 +72,7 @@ class RecordedReplies:
     ) -> Reply:
         """Return the next recorded answer to this request."""
         sent = [make_message_json(message) for message in messages]
-        digest = digest_request(sent, draw, options.given())
+        digest = digest_request(sent, draw, options.to_dict())
         recorded = self.answers.get(digest, ())
         with self.lock:
             number = self.asked[digest]
@@ -256,7 +256,7 @@ class Replay(RecordedRun):
         model = call.get("model")
         if not model and (node := point.spec.get("model")):
             # empty if the model cannot be built because its plugin is not named
-            binder = Binder(self.binder.scope, built=self.binder.built)
+            binder = Binder(self.binder.scope, built_objects=self.binder.built_objects)
             model = getattr(binder.build_node(node, "model"), "identity", "")
         key = self.digest_call(call, model=str(model or ""))
         reply = self._store.get(key) if self._store else None

@@ -45,7 +45,7 @@ def limit_cache(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
     CacheError."""
     if most is not None and (folder / "replies.sqlite").is_file():
         store = Store(folder, "--cache")
-        if sum(row.size for row in store.rows()) > most:
+        if sum(row.size for row in store.iterate_rows()) > most:
             yield f"cache: {prune_cache(store, runs, most)}"
 
 
@@ -59,13 +59,13 @@ def parse_size(text: str) -> int:
 
 def describe_cache(store: Store) -> Iterator[str]:
     """Yield lines with the number of replies of each model, their size, and their dates."""
-    rows = list(store.rows())
+    rows = list(store.iterate_rows())
     yield f"{store.folder}: {_describe_replies(rows)}"
     by_model = defaultdict[str, list[StoredReply]](list)
     for row in rows:
         by_model[row.model].append(row)
     for model, own in sorted(by_model.items(), key=lambda group: -len(group[1])):
-        days = sorted(datetime.fromtimestamp(row.stored, UTC).date() for row in own)
+        days = sorted(datetime.fromtimestamp(row.stored_at, UTC).date() for row in own)
         when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
         node = _parse_identity(model)
         parts = node.get("model") or node.get("use"), node.get("endpoint") or node.get("name")
@@ -80,7 +80,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     `runs` are removed, oldest first. Replies of judges, and of samples during which a run was
     stopped, are not used by records. Raises RunError for a run that cannot be read.
     """
-    rows = sorted(store.rows(), key=lambda row: row.stored)
+    rows = sorted(store.iterate_rows(), key=lambda row: row.stored_at)
     if not any(runs.glob("*/points.yaml")):
         raise RunError(
             f"{runs} contains no runs; the records of the runs decide which replies are kept, so"
@@ -89,7 +89,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     used, removed = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)
     for row in rows:
-        if total > most and row.key not in used and time.time() - row.stored > MIN_AGE_SECONDS:
+        if total > most and row.key not in used and time.time() - row.stored_at > MIN_AGE_SECONDS:
             removed.append(row)
             total -= row.size
     store.remove(removed)

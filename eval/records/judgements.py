@@ -16,8 +16,8 @@ from looktwice.pipelines.disk import append_file
 from looktwice.pipelines.json_input import (
     FORBID_EXTRA,
     CheckedAs,
+    JsonInteger,
     Number,
-    Whole,
     read_as,
     write_json,
 )
@@ -68,7 +68,7 @@ class Judgement:
     judge: str
     identity: str
     words: str
-    asked: Whole = 1
+    asked: JsonInteger = 1
     answer: str | None = None
     scores: Annotated[Mapping[str, float], CheckedAs(dict[str, Number])] = field(
         default_factory=dict
@@ -77,8 +77,8 @@ class Judgement:
     reason: str = ""
     error: str = ""
     said: str = ""
-    tokens_in: Whole = 0
-    tokens_out: Whole = 0
+    tokens_in: JsonInteger = 0
+    tokens_out: JsonInteger = 0
     cached: bool = False
     v: int = VERSION
 

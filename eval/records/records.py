@@ -30,7 +30,7 @@ from looktwice.eval.records.schema import (
     load_stored_picture,
 )
 from looktwice.pipelines.disk import LOADER, check_yaml, has_text, open_file, read_file, read_lines
-from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, Number, Whole, read_as
+from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, JsonInteger, Number, read_as
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.view import View
@@ -49,7 +49,7 @@ class PublishedNode(TypedDict, total=False):
     accuracy: dict[str, Number] | None
     people: bool | None
     split: str | None
-    n: dict[str, Whole] | None
+    n: dict[str, JsonInteger] | None
 
 
 @with_config(ALLOW_EXTRA)
@@ -75,7 +75,7 @@ class PluginNode(TypedDict):
     sha: NotRequired[str]
 
 
-Pair = Annotated[list[Whole], Field(min_length=2, max_length=2)]
+Pair = Annotated[list[JsonInteger], Field(min_length=2, max_length=2)]
 
 
 @with_config(ALLOW_EXTRA)
@@ -83,11 +83,11 @@ class ShardNode(TypedDict):
     """A shard of a merged run."""
 
     folder: str
-    records: Whole
-    failed: Whole
-    tokens_in: Whole
-    tokens_out: Whole
-    planned: NotRequired[dict[str, Whole]]
+    records: JsonInteger
+    failed: JsonInteger
+    tokens_in: JsonInteger
+    tokens_out: JsonInteger
+    planned: NotRequired[dict[str, JsonInteger]]
     started: NotRequired[str | None]
     shard: NotRequired[Pair | None]
 
@@ -101,11 +101,11 @@ class FactsNode(TypedDict, total=False):
     left_out: Json | None
     config: ConfigNode | None
     versions: dict[str, str | list[str]] | None
-    samples: dict[str, Whole] | None
-    planned: dict[str, Whole] | None
+    samples: dict[str, JsonInteger] | None
+    planned: dict[str, JsonInteger] | None
     arms: list[str] | None
     plugins: list[PluginNode] | None
-    limit: Whole | None
+    limit: JsonInteger | None
     finished: bool
     shard: Pair | None
     data: dict[str, dict[str, str]] | None
@@ -237,7 +237,7 @@ class RunFolder:
 
         Raises RunError as `last_records` does.
         """
-        outcomes, blobs = dict[Key, Outcome](), self.blobs.names()
+        outcomes, blobs = dict[Key, Outcome](), self.blobs.list_names()
         for _, record in self._parse_lines("records.jsonl", Record.from_line):
             named = {sha for call in record.calls for sha in call["messages"]}
             whole = blobs >= named.union(record.pictures)

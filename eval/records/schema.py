@@ -16,9 +16,9 @@ from looktwice.pipelines.json_input import (
     ALLOW_EXTRA,
     FORBID_EXTRA,
     CheckedAs,
-    Finite,
+    FiniteObject,
+    JsonInteger,
     Number,
-    Whole,
     read_as,
     write_canonical,
     write_json,
@@ -64,15 +64,15 @@ class MarkNode(TypedDict, total=False):
     """A mark as its class's `to_dict` writes it; a number that JSON cannot represent is null."""
 
     label: str
-    image: Whole
+    image: JsonInteger
     x: Number | None
     y: Number | None
     x0: Number | None
     y0: Number | None
     x1: Number | None
     y1: Number | None
-    size: list[Whole]
-    counts: list[Whole]
+    size: list[JsonInteger]
+    counts: list[JsonInteger]
 
 
 @with_config(FORBID_EXTRA)
@@ -80,7 +80,7 @@ class CallNode(TypedDict):
     """A call: its messages by the sha256 of their JSON, and the reply or the error."""
 
     messages: list[str]
-    draw: NotRequired[Whole]
+    draw: NotRequired[JsonInteger]
     options: NotRequired[Json]
     reply: NotRequired[ReplyNode | None]
     error: NotRequired[str]
@@ -118,10 +118,10 @@ class SentNode(TypedDict):
     """A picture that was sent."""
 
     sha: str
-    bytes: NotRequired[Whole]
+    bytes: NotRequired[JsonInteger]
     type: NotRequired[str]
-    width: NotRequired[Whole]
-    height: NotRequired[Whole]
+    width: NotRequired[JsonInteger]
+    height: NotRequired[JsonInteger]
     note: NotRequired[str]
     seconds: NotRequired[list[Number]]
 
@@ -134,7 +134,7 @@ class MessageNode(TypedDict):
     parts: list[Choice]
     tool_calls: NotRequired[list[ToolCallNode]]
     call_id: NotRequired[str]
-    attached: NotRequired[Finite]
+    attached: NotRequired[FiniteObject]
 
 
 @with_config(FORBID_EXTRA)
@@ -146,7 +146,7 @@ class QuestionNode(TypedDict):
     images: list[str]
     choices: list[Choice]
     marks: list[MarkNode]
-    meta: Finite
+    meta: FiniteObject
 
 
 Measure = float | int | str | None
@@ -259,7 +259,7 @@ class SampleRow:
     sha: str
     answer: str | None
     sample: Annotated[Nodes, CheckedAs(QuestionNode)]
-    truth: Annotated[Nodes, CheckedAs(Finite)] = field(default_factory=dict)
+    truth: Annotated[Nodes, CheckedAs(FiniteObject)] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -418,7 +418,7 @@ class PointRow:
     spec: Annotated[Nodes, CheckedAs(SpecNode)] = field(default_factory=dict, repr=False)
     read: Annotated[Nodes, CheckedAs(ClassNode)] = field(default_factory=dict, repr=False)
     draws: Annotated[int, Field(ge=1, lt=MAX_DRAWS)] = 1
-    seed: Whole = 0
+    seed: JsonInteger = 0
     replies_of: str = ""
 
     @property

@@ -294,7 +294,7 @@ def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
     except PictureError:  # an unencodable picture made this call fail; its error says so
         shas = []
     more = {
-        "options": call.options.given(),
+        "options": call.options.to_dict(),
         "reply": call.reply and describe_reply(call.reply),
         "error": call.error,
         "model": call.model,

@@ -32,7 +32,7 @@ from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.load import find_keys
+from looktwice.pipelines.config.load import find_extension_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, describe_missing_answer, find_settings, spec
 from looktwice.pipelines.counted import format_count, format_number, shorten_text
@@ -85,7 +85,7 @@ def check(
         yield from tried.write_pages(out)
     yield from tried.describe_requests(whole)
     yield from tried.warn_of_marks()
-    for name, key in find_keys(plan.config).items():
+    for name, key in find_extension_keys(plan.config).items():
         yield from key.warn(plan.config[name], plan, MAX_TRIED_SAMPLES)
     yield from warn_of_placeholders(tried.trials, limit)
     if whole:

@@ -124,7 +124,7 @@ class ProgressDisplay(Companion):
             return
         kinds = _format_shares(shares)
         if len(stages := clock.list_stage_shares()) > 1:
-            whole = _format_seconds(clock.total)
+            whole = _format_seconds(clock.elapsed)
             kinds += f"; wall time {whole}, by stage (stages overlap): {_format_shares(stages)}"
         slowest = ", ".join(
             f"{sample} of {name} {_format_seconds(s)}" for s, sample, name in self.slowest

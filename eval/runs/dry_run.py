@@ -105,7 +105,7 @@ class RequestSize:
     @classmethod
     def from_call(cls, call: Call, model: Any) -> RequestSize:
         """Return the request that a call sends to this model. Raises PictureError."""
-        options = call.options.filled_from(model)
+        options = call.options.fill_from(model)
         texts, sizes = [getattr(model, "system", "")], list[tuple[int, int]]()
         for turn in call.messages:
             texts += [turn.text, *(asked.arguments for asked in turn.tool_calls)]
@@ -114,7 +114,7 @@ class RequestSize:
             texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
         words = ceil(sum(map(len, texts)) / CHARACTERS_PER_TOKEN)
         rule = find_image_rule(get_model_name(model), getattr(model, "detail", None))
-        pictures = sum(map(rule.tokens, sizes))
+        pictures = sum(map(rule.count_tokens, sizes))
         key = make_request_key(StandIn(model).identity, call.messages, call.draw, call.options)
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 

@@ -41,9 +41,11 @@ def count_default_workers(models: Iterable[Any]) -> int:
     limits = [model.in_flight for model in models if hasattr(model, "in_flight")]
     if not limits:
         return DEFAULT_WORKERS
-    from looktwice.pipelines.models.limits import IN_FLIGHT
+    from looktwice.pipelines.models.limits import DEFAULT_IN_FLIGHT
 
-    return DEFAULT_WORKERS + max((limit for limit in limits if limit != IN_FLIGHT), default=0)
+    return DEFAULT_WORKERS + max(
+        (limit for limit in limits if limit != DEFAULT_IN_FLIGHT), default=0
+    )
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Request:
         turns = [
             blobs.put(write_canonical(make_message_json(turn)).encode()) for turn in self.turns
         ]
-        plain = {"turns": turns, "options": self.options.given(), "draw": self.draw}
+        plain = {"turns": turns, "options": self.options.to_dict(), "draw": self.draw}
         sha = blobs.put(write_canonical(plain | {"sent": dict(self.other_settings)}).encode())
         return replace(self, sha=sha)
 

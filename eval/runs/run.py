@@ -163,7 +163,7 @@ class Run:
         # count as never asked
         new = not (progress.counts["kept"] or self.in_parts)
         progress.release(
-            lambda streak: streak.ended or not (progress.why or (streak.first and new))
+            lambda streak: streak.ended or not (progress.why or (streak.before_any_reply and new))
         )
         if progress.held_failures:
             progress.give_up(progress.held_failures[0][0].message)

@@ -38,7 +38,7 @@ from looktwice.pipelines.models.wrappers import (
     Metered,
     UsageCount,
     UsageSummary,
-    wrap,
+    wrap_model,
 )
 
 
@@ -99,7 +99,7 @@ class RunModels(Models):
             wrapped = Metered(Cached(queue, store, self.only_cached, drain), model.place)
         else:
             watch = self.watches[getattr(model, "endpoint", model.identity)]
-            wrapped = wrap(
+            wrapped = wrap_model(
                 model, store, drain, only_cached=self.only_cached, watch=watch, budget=self.budget
             )
         self.models.append(wrapped)
@@ -109,7 +109,7 @@ class RunModels(Models):
     def wait_for_batches(self) -> None:
         """Wait for the batched replies that samples need. Raises Stopped."""
         for queue in self.queues:
-            queue.collect()
+            queue.collect_replies()
 
     @property
     def cached_reply_count(self) -> int:
@@ -124,13 +124,13 @@ class RunModels(Models):
     def tally(self, clock: Clock) -> Tally:
         """Return the usage of this process so far."""
         models = [model for model, _ in self.meters]
-        lost = [(models.index(model), usage) for model, usage in self.budget.lost]
+        lost = [(models.index(model), usage) for model, usage in self.budget.lost_usage]
         refused = {
-            endpoint: (watch.refused.copy(), watch.given_up)
+            endpoint: (watch.refusal_counts.copy(), watch.given_up_count)
             for endpoint, watch in self.watches.items()
         }
         used = [meter.snapshot() for _, meter in self.meters]
-        max_cost, paused = dict(self.budget.max_cost), dict(SERVERS.paused)
+        max_cost, paused = dict(self.budget.max_cost), dict(SERVERS.paused_until)
         return Tally(used, refused, lost, max_cost, paused, *clock.snapshot())
 
     def list_usage(self) -> Iterator[tuple[Any, str, UsageSummary]]:
@@ -148,7 +148,10 @@ class RunModels(Models):
     def lost_usage(self) -> list[tuple[Any, Usage]]:
         """The model and the usage of each answer that was billed but could not be used."""
         parts = [pair for part in [*self.parts.values()] for pair in part.lost_usage]
-        return [*self.budget.lost, *((self.meters[number][0], usage) for number, usage in parts)]
+        return [
+            *self.budget.lost_usage,
+            *((self.meters[number][0], usage) for number, usage in parts),
+        ]
 
     def max_cost(self) -> dict[str, float]:
         """Return the largest cost of a single request of each model, by identity."""
@@ -162,7 +165,7 @@ class RunModels(Models):
         """Return this run's tokens and cost so far; the cost is None if no model has prices."""
         tokens_in, tokens_out, cost = 0, 0, 0.0
         used: list[tuple[Any, Usage | UsageCount]] = [*self.lost_usage]
-        used += [(model, summary.paid) for model, _, summary in self.list_usage()]
+        used += [(model, summary.paid_usage) for model, _, summary in self.list_usage()]
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
             cost += compute_price(model, usage)
@@ -172,7 +175,9 @@ class RunModels(Models):
         """Yield remarks for the end of a run: unreachable servers, refusals, unknown finish
         reasons, unusable answers, cached replies of another server, and prices without token
         counts."""
-        paused = {*SERVERS.paused}.union(*(part.paused_servers for part in self.parts.values()))
+        paused = {*SERVERS.paused_until}.union(
+            *(part.paused_servers for part in self.parts.values())
+        )
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the other servers were"
             for url in (url for url in urls if len(urls) > 1 and url in paused):
@@ -186,7 +191,7 @@ class RunModels(Models):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
         for _, here, count in self.list_usage():
-            unknown |= set(count.unknown)
+            unknown |= set(count.unknown_reasons)
             for there, number in count.other_endpoints.items():
                 elsewhere[here, there] += number
         for place, reason in sorted(unknown):
@@ -210,13 +215,13 @@ class RunModels(Models):
         """Add the refusals that other processes met to those of this process."""
         for part in self.parts.values():
             for endpoint, (counts, given_up) in part.refusal_counts.items():
-                self.watches[endpoint].refused.update(counts)
-                self.watches[endpoint].given_up += given_up
+                self.watches[endpoint].refusal_counts.update(counts)
+                self.watches[endpoint].given_up_count += given_up
 
     def find_uncounted_servers(self) -> Iterator[str]:
         """Yield a sentence for each server that reports no tokens although its model has prices."""
         for model, place, summary in self.list_usage():
-            paid = summary.paid
+            paid = summary.paid_usage
             if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
                 yield (
                     f"the server at {place} reports no token counts, so the cost of its replies is"
@@ -281,9 +286,9 @@ def limit_requests(
         most,
         budget,
         compute_price,
-        uncounted=lambda: next(models.find_uncounted_servers(), ""),
+        explain_unknown_cost=lambda: next(models.find_uncounted_servers(), ""),
         give_up=models.progress.give_up,
-        spent=ledger.before,
+        spent_money=ledger.before,
         max_cost=ledger.max_cost,
     )
 

@@ -26,7 +26,7 @@ from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
 from looktwice.eval.tasks.base import prefix_task_errors
 from looktwice.pipelines.clock import run_clock
-from looktwice.pipelines.config.load import find_keys
+from looktwice.pipelines.config.load import find_extension_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import (
@@ -165,7 +165,9 @@ class Study:
 def make_companions(plan: Plan) -> list[Companion]:
     """Return the companions that the keys of a study create for its run. Raises RunError."""
     config = plan.config
-    made = (key.companion(config[name], plan) for name, key in find_keys(config).items())
+    made = (
+        key.make_companion(config[name], plan) for name, key in find_extension_keys(config).items()
+    )
     return [companion for companion in made if companion is not None]
 
 

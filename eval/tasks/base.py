@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from looktwice.pipelines.config.classes import AbsentPart, suggest_names
+from looktwice.pipelines.config.classes import AbsentPartError, suggest_names
 from looktwice.pipelines.sample import Item, describe_item_fault
 
 Fields = Mapping[str, Any]
@@ -33,7 +33,7 @@ class TaskError(ValueError):
     found and what to do."""
 
 
-class AbsentTask(AbsentPart, TaskError):
+class AbsentTask(AbsentPartError, TaskError):
     """An error for a task whose files are missing, while the benchmark's other tasks may be
     present."""
 

@@ -17,7 +17,7 @@ from looktwice.eval.tasks.files import FolderFiles, resolve_inside
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask, VideoReader
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.json_input import json_lines, json_object
+from looktwice.pipelines.json_input import list_json_lines, parse_json_object
 from looktwice.pipelines.marks import Marks, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -79,10 +79,10 @@ class Folder(RowTask):
         return RowErrors(self._files.root / self.file, self.units)
 
     def _cells(self) -> Iterator[tuple[int, bytes]]:
-        return json_lines(self._lines)
+        return list_json_lines(self._lines)
 
     def _questions(self, number: int, line: bytes) -> Questions:
-        row, root = json_object(line, parse_constant=_reject_constant), self._files.root
+        row, root = parse_json_object(line, parse_constant=_reject_constant), self._files.root
         if unknown := [key for key in row if key not in LINE_KEYS]:
             raise ValueError(
                 f"unknown key {unknown[0]!r}{suggest_name(unknown[0], LINE_KEYS)} Fields of your"

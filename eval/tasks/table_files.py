@@ -22,7 +22,7 @@ from zipfile import ZipFile
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.pipelines.disk import MAX_LINE_BYTES, open_file, open_unpacked, read_lines
-from looktwice.pipelines.json_input import json_object, read_json_lines
+from looktwice.pipelines.json_input import parse_json_object, read_json_lines
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -185,7 +185,9 @@ class TextTable:
                         f"it has {len(record)} cells for {len(header)} columns; the file may be"
                         " truncated, or its quotes may be broken"
                     )
-                row = dict(zip(header, record, strict=True)) if header else json_object(record)
+                row = (
+                    dict(zip(header, record, strict=True)) if header else parse_json_object(record)
+                )
                 yield start, row
             except ValueError as exc:
                 raise TaskError(f"{self.file} line {number}: {exc}") from exc

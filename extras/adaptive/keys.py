@@ -127,7 +127,7 @@ class Choose(Key):
     )
     example = "choose: {by: race, level: 0.05}"
 
-    def companion(self, value: Any, plan: Plan) -> Steering | None:
+    def make_companion(self, value: Any, plan: Plan) -> Steering | None:
         """Build the companion that chooses the questions. Raises RunError for invalid settings."""
         return make_steering(plan.config)
 

@@ -96,7 +96,7 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, folders: lis
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
     with suppress(OSError):  # the permission is requested again below
         study.plan.copy_grants_to(path)
-    reach = [*map(str, study.plan.reads), *study.plan.hosts]
+    reach = [*map(str, study.plan.named_paths), *study.plan.hosts]
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
     options = study.options
     if options.budget is not None:

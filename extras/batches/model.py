@@ -216,7 +216,7 @@ class BatchQueue:
                 f"{self.model.chat.endpoint} gave no answer to this request in"
                 f" {MAX_BATCHES_PER_REQUEST} batches"
             )
-        body = write_request(self.model.chat.body(messages, draw, options))
+        body = write_request(self.model.chat.make_body(messages, draw, options))
         line = self.server.format_line(key, json.loads(body))
         with self.lock:
             if key not in self.waiting_keys:
@@ -228,7 +228,7 @@ class BatchQueue:
                 self.open_file_size += len(line)
         raise Deferred("waiting for its batch")
 
-    def collect(self) -> None:
+    def collect_replies(self) -> None:
         """Submit the waiting requests, wait for them, and store the replies. Raises Stopped."""
         with self.lock, self._lock_batches():
             self._close_file()

@@ -15,7 +15,12 @@ import numpy as np
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture, Pixels, compute_perceptual_hash, hash_distance
+from looktwice.pipelines.picture import (
+    Picture,
+    Pixels,
+    compute_perceptual_hash,
+    measure_hash_distance,
+)
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
@@ -104,7 +109,7 @@ class MarksFrom(WithoutModel):
         sample, notes, lacking = state.sample, list[str](), list[str]()
         marks, name = list(sample.marks), Path(self.path).name
         for number, image in enumerate(sample.images):
-            if sample.on(number):
+            if sample.list_marks_on(number):
                 continue
             matches = self._find_nearest(image, state.prompt)
             if len(matches) != 1:
@@ -134,7 +139,7 @@ class MarksFrom(WithoutModel):
             list[PictureMatch](),
         )
         for line, number, hashed, thumbnail in self._known_pictures:
-            bits = hash_distance(own_hash, hashed)
+            bits = measure_hash_distance(own_hash, hashed)
             if bits <= MAX_HASH_DISTANCE:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
                 matches.append(PictureMatch(line, number, bits, difference))

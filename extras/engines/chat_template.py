@@ -16,7 +16,14 @@ import numpy as np
 from looktwice.extras.networks.hub import load_from_hub
 from looktwice.extras.networks.opening import import_transformers
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import CALLS_AS_TEXT, Message, Messages, ModelError, Tool, ToolCall
+from looktwice.pipelines.model import (
+    CALLS_AS_TEXT_ADVICE,
+    Message,
+    Messages,
+    ModelError,
+    Tool,
+    ToolCall,
+)
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 
@@ -73,7 +80,9 @@ def render_template(processor: Any, chat: Chat) -> str:
     if not template:
         raise ModelError("this model has no chat template; use its instruction-tuned variant")
     if chat.tools and "tools" not in str(template):
-        raise ModelError(f"this model's chat template does not support tools; {CALLS_AS_TEXT}")
+        raise ModelError(
+            f"this model's chat template does not support tools; {CALLS_AS_TEXT_ADVICE}"
+        )
     more: dict[str, Any] = {"tools": list(chat.tools)} if chat.tools else {}
     more |= {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
     try:

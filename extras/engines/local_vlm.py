@@ -39,7 +39,7 @@ from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
-    Finish,
+    FinishReason,
     Messages,
     ModelError,
     Reply,
@@ -118,7 +118,7 @@ class _Network:
         stops = [whole.index(stop) for stop in options.stop or () if stop in whole]
         text, reasoning, calls = split_reply(whole[: min(stops, default=None)], bool(options.tools))
         is_over = bool(stops) or not self.end_tokens.isdisjoint(tokens[-1:])
-        finish: Finish = "tool" if calls else "stop" if is_over else "length"
+        finish: FinishReason = "tool" if calls else "stop" if is_over else "length"
         usage = Usage(tokens_in, len(tokens))
         thought = {"reasoning_content": reasoning} if reasoning else {}
         more: dict[str, Any] = {"usage": usage, "logprobs": logprobs, "attached": thought}
@@ -256,7 +256,7 @@ class LocalVLM(Ranged):
     ) -> Reply:
         """Ask once. Raises PictureError, and ModelError, including when the network cannot be
         opened."""
-        full = options.filled_from(self)
+        full = options.fill_from(self)
         self.refuse(full)
         seed = None
         if full.temperature and full.choices is None:
@@ -284,7 +284,7 @@ class LocalVLM(Ranged):
             """Return the batching key: greedy requests with equal settings share a batch,
             separately with and without pictures."""
             shown = bool(request.chat.images), bool(request.chat.videos)
-            return request.seed, shown, write_canonical(request.options.given())
+            return request.seed, shown, write_canonical(request.options.to_dict())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
         batcher: Batcher[_VLMRequest, Reply] = open_shared(

@@ -19,7 +19,7 @@ from looktwice.extras.networks.opening import get_remote_call, open_shared
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
-    SAMPLING,
+    SAMPLING_RANGES,
     CallOptions,
     Messages,
     ModelError,
@@ -112,7 +112,7 @@ class EngineModel(Ranged):
         Mapping[str, str]
     ] = {}  # engine argument -> the setting that sets it
     ranges = (
-        *SAMPLING,
+        *SAMPLING_RANGES,
         LIMIT_RANGES[0],
         "memory > 0",
         "memory <= 1",
@@ -174,7 +174,7 @@ class EngineModel(Ranged):
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask once. Raises ModelError, also if the engine cannot be opened, and PictureError."""
-        full = options.filled_from(self)
+        full = options.fill_from(self)
         self.refuse(full)
         seed = self.derive_seed(messages, draw, options, full) if full.temperature else None
         chat = build_chat(messages, self.system, full.tools, self.max_pixels)

@@ -41,7 +41,7 @@ from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.http_client import get_http_loop
 from looktwice.pipelines.models.limits import Budget, list_limiters
-from looktwice.pipelines.picture import PIXELS
+from looktwice.pipelines.picture import PIXEL_MEMORY
 from looktwice.pipelines.pipeline import describe_exception
 from looktwice.pipelines.runtime.process import keep_freed_memory, limit_heaps
 from looktwice.pipelines.runtime.stores import Blobs
@@ -153,7 +153,7 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
     events to `answers`."""
     with run_clock() as clock:
         progress = Progress()
-        budget = Budget(price=compute_price)
+        budget = Budget(compute_cost=compute_price)
         models = SharedModels(
             progress,
             setup.cache,
@@ -232,6 +232,6 @@ def main() -> None:
     if setup.core is not None:
         # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
-        PIXELS.decode_slots = threading.Semaphore(1)
+        PIXEL_MEMORY.decode_slots = threading.Semaphore(1)
     send_message(answers, pickle.dumps([]))  # it is ready
     run_samples(setup, orders, answers)

@@ -70,7 +70,7 @@ class LimitCoordinator:
 
     def _assign_slots(self, task: str, key: LimitKey, load: Load) -> int:
         wanted = {
-            name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads
+            name: loads[key].wanted_slots for name, (_, loads) in self.loads.items() if key in loads
         }
         others = sum(
             most

@@ -16,7 +16,7 @@ from looktwice.eval.records.writer import RunWriter
 from looktwice.extras.executors.record_index import RecordIndex
 from looktwice.pipelines.config.paths import read_grant, save_grant
 from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.runtime.stores import SHA256
+from looktwice.pipelines.runtime.stores import SHA256_PATTERN
 
 # fields of a point that may differ between shards, because no answer depends on them
 DESCRIPTIVE_FIELDS = ("changes", "facts")
@@ -93,7 +93,7 @@ def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
     """Copy missing blobs, except damaged ones, which `run` restores from the cache."""
     for path in run.blobs.folder.glob("??/*"):
         sha = path.name
-        if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
+        if SHA256_PATTERN.fullmatch(sha) and sha not in writer.blobs and path.is_file():
             with suppress(FileNotFoundError):  # a dangling link
                 data = run.blobs.get(sha)
                 if hashlib.sha256(data).hexdigest() == sha:

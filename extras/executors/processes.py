@@ -45,7 +45,7 @@ from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import is_deferring
-from looktwice.pipelines.models.limits import IN_FLIGHT
+from looktwice.pipelines.models.limits import DEFAULT_IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.runtime.process import limit_heaps
 
@@ -104,7 +104,7 @@ def count_processes(run: RunContext, records: int) -> int:
             return 0
     if not all(map(has_own_classes, (*stages, *plan.models))):
         return 0
-    calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
+    calls = min(getattr(model, "in_flight", DEFAULT_IN_FLIGHT) for model in plan.models)
     if given.isdecimal():
         return min(int(given), calls)
     rooms = {get_public_path(type(stage)).split(".")[1] for stage in stages}

@@ -293,7 +293,7 @@ class AttentionShare(WithoutModel, Checked):
         notes, shares, apart = [], [], []
         encoder = self.attention if self.apart else None
         for number, image in enumerate(state.sample.images):
-            if marks := select_marks(state.sample.on(number), self.labels):
+            if marks := select_marks(state.sample.list_marks_on(number), self.labels):
                 attention = look_once(self.attention, image.pixels)
                 covered = make_marks_mask(marks, attention.shape, self.radius)
                 share, area = attention[covered].sum() / attention.sum(), covered.mean()

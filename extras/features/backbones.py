@@ -94,7 +94,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         if getattr(config, "hidden_sizes", None):
             patch = 32
         sized = [InputSize.fit(image, self.longest, patch, enlarge=True) for (image,) in items]
-        images = [size.resized(image) for size, (image,) in zip(sized, items, strict=True)]
+        images = [size.resize(image) for size, (image,) in zip(sized, items, strict=True)]
         processor, batch = network.processor, to_batch(images, place) / 255
         seen = normalize(batch, processor.image_mean, processor.image_std).to(place.torch_dtype)
         if self.part == "embedding":
@@ -119,7 +119,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     def get_batch_key(self, item: Item) -> Hashable:
         """Return the size of the resized image, which depends on its aspect ratio."""
-        return InputSize.fit(item[0], self.longest, 1, enlarge=True).shape
+        return InputSize.fit(item[0], self.longest, 1, enlarge=True).size
 
     def _compute_tokens(self, model: Any, images: Any, patch: int) -> Any:
         """Compute the selected hidden state: (n, tokens, d), or (n, d, rows, columns) for a
@@ -257,13 +257,13 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """Return one grid for each image."""
-        images = [self._compute_input_size(image).resized(image) for (image,) in items]
+        images = [self._compute_input_size(image).resize(image) for (image,) in items]
         batch = (to_batch(images, place).to(place.torch_dtype) - 127) / 128
         return to_grids(run_blocks(network, batch, self.block), items)
 
     def get_batch_key(self, item: Item) -> Hashable:
         """Return the size to which the image is resized."""
-        return self._compute_input_size(item[0]).shape
+        return self._compute_input_size(item[0]).size
 
     def find_file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""

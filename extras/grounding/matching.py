@@ -10,7 +10,7 @@ import numpy as np
 
 from looktwice.extras.grounding.labels import match_label
 from looktwice.extras.grounding.places import Place, Places
-from looktwice.pipelines.geometry import iou, overlap
+from looktwice.pipelines.geometry import iou, measure_overlap
 
 MASK_SLACK = 2.0  # pixels by which a mask may stick out of its box, as polygons are rounded
 
@@ -21,7 +21,7 @@ def compute_place_iou(found: Place, true: Place) -> float:
     if found.image != true.image or not (found.has_area and true.has_area):
         return 0.0
     one, other = _get_edges(found), _get_edges(true)
-    return overlap(one, other) / found.area if true.crowd else iou(one, other)
+    return measure_overlap(one, other) / found.area if true.crowd else iou(one, other)
 
 
 def _get_edges(place: Place) -> tuple[float, float, float, float]:

@@ -78,14 +78,14 @@ class PlacesInReply(Reader):
         ):
             place = self._convert(state, claim, label)
             if place is None:
-                shown = len(state.shown or state.views)
+                shown = len(state.shown_views or state.views)
                 return Reading(None, f"unread: it names image {claim.image}, and there are {shown}")
             places.append(place)
         return Reading(format_places(places))
 
     def _convert(self, state: State, claim: Claim, label: str) -> Place | None:
         """Return a claim as a place of a source image; None if its image does not exist."""
-        views = state.shown or state.views
+        views = state.shown_views or state.views
         number = len(views) if claim.image == LAST_IMAGE else claim.image
         if not 1 <= number <= len(views):
             return None

@@ -173,7 +173,7 @@ def read_pocket_states(messages: Messages) -> States:
     with ONE_THREAD:
         views = [compute_encoder_states(weights, pixels) for pixels in inputs.values()]
         talk = Conversation(weights, tokens, [places for *_, places in views])
-        decoder = talk.states(ANSWER)
+        decoder = talk.compute_states(ANSWER)
     states: dict[Layer, NDArray[np.float32]] = {}
     for number, places in enumerate(zip(*views, strict=True), 1):
         states[Layer("tower", number)] = np.concatenate(places).mean(0)

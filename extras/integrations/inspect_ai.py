@@ -66,7 +66,7 @@ from looktwice.extras.logs.own import make_row_reader
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.model import (
     CallOptions,
-    Finish,
+    FinishReason,
     Message,
     Messages,
     ModelError,
@@ -89,7 +89,7 @@ VIDEO_FORMATS: Mapping[str, Any] = {
     "video/quicktime": "mov",
 }
 """Media types of videos -> inspect's names for them; inspect knows no others."""
-FINISH_REASONS: Mapping[str, Finish] = {
+FINISH_REASONS: Mapping[str, FinishReason] = {
     "max_tokens": "length",
     "model_length": "length",
     "content_filter": "filter",
@@ -125,7 +125,7 @@ class InspectModel:
         calls = _read_calls(output.message)
         used = output.usage
         usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
-        finish: Finish = "tool" if calls else FINISH_REASONS.get(output.stop_reason, "stop")
+        finish: FinishReason = "tool" if calls else FINISH_REASONS.get(output.stop_reason, "stop")
         attached = _read_attached(output.message)
         return Reply(output.completion, finish, tool_calls=calls, usage=usage, attached=attached)
 
@@ -342,7 +342,7 @@ def questions(
     its `contestant` answers."""
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
-    items = build(node, place="task", given=given)
+    items = build(node, place="task", given_paths=given)
     samples = [*map(_convert_item, items)]
     choose: Callable[[], Solver] = multiple_choice if samples[0].choices else generate
     return Task(

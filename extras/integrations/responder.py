@@ -28,7 +28,7 @@ from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import CallOptions, ModelError, Reply, close_model, is_deferring
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.stops import CacheError
-from looktwice.pipelines.models.wrappers import wrap
+from looktwice.pipelines.models.wrappers import wrap_model
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
@@ -105,7 +105,7 @@ class StudyResponder:
             raise RunError(str(exc)) from exc
         store = Store(self.cache, "--cache")
         len(store)  # raises here if the store cannot be read
-        return wrap(model, store, self.stop, attempts=1)
+        return wrap_model(model, store, self.stop, attempts=1)
 
     def close(self) -> None:
         """Prevent new model calls, and close every model."""
@@ -209,7 +209,7 @@ def _collect_content(state: State) -> list[Any]:
 def is_random(arm: Arm, options: CallOptions) -> bool:
     """Return whether the same request may get different replies, so that a repeated request needs a
     new draw: whether the temperature is left to the server, or is above 0 without a seed."""
-    full = options.filled_from(arm.model)
+    full = options.fill_from(arm.model)
     return bool(full.temperature is None or (full.temperature and full.seed is None))
 
 
@@ -227,7 +227,7 @@ def refuse_options(arm: Arm, options: CallOptions, fields: Mapping[str, str]) ->
     if given and not any(map(asks_model, arm.stages.values())):
         raise Refusal(400, f"{given}: {arm.contestant} asks no model; leave it out")
     try:
-        getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
+        getattr(arm.model, "refuse", lambda options: None)(options.fill_from(arm.model))
     except ModelError as exc:
         names = ("schema", "effort", "tools", "tool_choice")
         given = _list_fields(fields, options, *names) or "options"

@@ -47,7 +47,7 @@ from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.http_client import get_http_loop
-from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
+from looktwice.pipelines.models.wrappers import EndpointWatch, wrap_model
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.replies.thoughts import strip_thoughts
@@ -260,7 +260,7 @@ class RunJudge:
             raise RunError(str(exc)) from exc
         store = Store(self.cache or self.run.parent / ".cache", "--cache")
         len(store)  # fail here, with one sentence, if the store cannot be read
-        return wrap(self.model, store, stop, only_cached=self.only_cached, watch=watch)
+        return wrap_model(self.model, store, stop, only_cached=self.only_cached, watch=watch)
 
 
 def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:

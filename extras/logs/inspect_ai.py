@@ -40,7 +40,7 @@ from looktwice.extras.logs.log import (
     make_rows,
     parse_value,
 )
-from looktwice.pipelines.disk import MAX_BYTES, open_file, read_file
+from looktwice.pipelines.disk import MAX_FILE_BYTES, open_file, read_file
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Messages, ToolCall
 from looktwice.pipelines.picture import Picture
@@ -149,9 +149,9 @@ def _convert_errors(path: Path) -> Iterator[None]:
 def _read_member(archive: ZipFile, name: str) -> Any:
     """Parse the JSON of a zip member. Members may be large, since one can describe all samples."""
     entry = archive.getinfo(name)
-    if entry.file_size > MAX_BYTES:
+    if entry.file_size > MAX_FILE_BYTES:
         raise ValueError(
-            f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MAX_BYTES:,}"
+            f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MAX_FILE_BYTES:,}"
         )
     if entry.compress_type != ZSTD_METHOD:
         return json.loads(archive.read(entry))

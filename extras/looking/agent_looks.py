@@ -28,7 +28,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.pipelines.geometry import iou, overlap
+from looktwice.pipelines.geometry import iou, measure_overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_episode_end, read_looks
@@ -286,7 +286,9 @@ def _measure_overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterato
         for number, target in boxes:
             left, top, right, bottom = target
             if number == image:
-                shown = overlap((x0, y0, x1, y1), target) / ((right - left) * (bottom - top))
+                shown = measure_overlap((x0, y0, x1, y1), target) / (
+                    (right - left) * (bottom - top)
+                )
                 best = max(best, (iou((x0, y0, x1, y1), target), shown))
         if boxes:
             yield best

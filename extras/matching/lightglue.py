@@ -90,7 +90,7 @@ class LightGlue(KeypointNetwork):
     def get_input_size(self, pixels: Pixels) -> InputSize:
         """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
         pixels."""
-        return InputSize.fit(pixels, self.longest, SIZE_MULTIPLES[self.features], least=32)
+        return InputSize.fit(pixels, self.longest, SIZE_MULTIPLES[self.features], min_side=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
@@ -142,7 +142,7 @@ def join_keypoints(
     torch = import_torch()
     (keypoints0, size0), (keypoints1, size1) = first, second
     if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):
-        return Matches.none()
+        return Matches.make_empty()
     asked = {}
     for side, (features, size) in enumerate((first, second)):
         shape = torch.tensor([[size.columns, size.rows]], device=features["keypoints"].device)
@@ -216,7 +216,7 @@ class XFeat(KeypointNetwork):
     def get_input_size(self, pixels: Pixels) -> InputSize:
         """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
         pixels."""
-        return InputSize.fit(pixels, self.longest, 32, least=32)
+        return InputSize.fit(pixels, self.longest, 32, min_side=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""

@@ -52,7 +52,7 @@ class MatchingNetwork(Network[Pair, Matches]):
 
     def find_known_result(self, item: Pair) -> Matches | None:
         """Return an empty result if an image has a single colour, else None."""
-        return Matches.none() if any(map(is_one_color, item)) else None
+        return Matches.make_empty() if any(map(is_one_color, item)) else None
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class PairNetwork(MatchingNetwork):
         """Resize the first image of each pair (`side` 0) or the second one (1); return the sizes
         and the images."""
         sizes = [self.get_input_size(item[side]) for item in items]
-        return sizes, [s.resized(item[side]) for s, item in zip(sizes, items, strict=True)]
+        return sizes, [s.resize(item[side]) for s, item in zip(sizes, items, strict=True)]
 
     def get_batch_key(self, item: Pair) -> Hashable:
         """Return the sizes to which the two images are resized."""
-        return tuple(self.get_input_size(pixels).shape for pixels in item)
+        return tuple(self.get_input_size(pixels).size for pixels in item)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class LoFTR(PairNetwork):
         """Return the size to which an image is resized. Raises NoEvidence if a side is under 48
         pixels."""
         # smaller images would have fewer than five cells inside the border
-        return InputSize.fit(pixels, self.longest, 8, least=48)
+        return InputSize.fit(pixels, self.longest, 8, min_side=48)
 
 
 COARSE_SIDE = 560  # pixels of the network's first square input
@@ -231,7 +231,7 @@ class RoMa(PairNetwork):
         )
         asked = min(self.matches, int((certainty > 0).sum()) // SAMPLING_FACTOR)
         if not asked:
-            return Matches.none()
+            return Matches.make_empty()
         with fix_random_draws():
             drawn, sure = network.sample(warp, certainty, num=asked)
         # from the package's pixel edges to our pixel centres

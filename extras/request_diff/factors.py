@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from looktwice.extras.request_diff.looks import get_appearance, measure_level_distance
 from looktwice.extras.request_diff.requests import Pairing, Request, Requests, pair_requests
-from looktwice.pipelines.picture import Picture, hash_distance
+from looktwice.pipelines.picture import Picture, measure_hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 ValuePair = tuple[str, str]
@@ -247,7 +247,10 @@ def find_picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) ->
     of its counterpart."""
     pairs = product(map(get_appearance, mine), map(get_appearance, theirs))
     distances = np.array(
-        [hash_distance(a.hash, b.hash) + measure_level_distance(a, b) / 16 for a, b in pairs]
+        [
+            measure_hash_distance(a.hash, b.hash) + measure_level_distance(a, b) / 16
+            for a, b in pairs
+        ]
     )
     rows, columns = linear_sum_assignment(distances.reshape(len(mine), len(theirs)))
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))

@@ -29,7 +29,7 @@ from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_names_unique
 from looktwice.extras.request_diff.looks import get_appearance
 from looktwice.pipelines.model import CallOptions, Message
-from looktwice.pipelines.picture import Picture, hash_distance
+from looktwice.pipelines.picture import Picture, measure_hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 MAX_PICTURE_DISTANCE, MAX_TEXT_DISTANCE, MIN_DISTANCE_GAP = 7.0, 8.0, 0.25
@@ -320,7 +320,7 @@ def _measure_picture_distances(
     first, second = (np.stack([look.thumbnail for look in side]) for side in appearances)
     squares = (first**2).mean(axis=1)[:, np.newaxis] + (second**2).mean(axis=1)
     gaps = np.sqrt(np.maximum(squares - 2 * (first @ second.T / first.shape[1]), 0))
-    hashes = [hash_distance(a.hash, b.hash) for a, b in product(*appearances)]
+    hashes = [measure_hash_distance(a.hash, b.hash) for a, b in product(*appearances)]
     distances = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MAX_THUMBNAIL_DIFFERENCE) / 2
     sizes = [[*map(len, side)] for side in (mine, theirs)]
     rows, columns = (

@@ -26,7 +26,7 @@ from PIL import Image, ImageDraw, ImageFont
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.encodings.image_files import decode
 from looktwice.pipelines.json_input import write_canonical
-from looktwice.pipelines.model import CallOptions, Finish, Messages, Reply, ToolCall, Usage
+from looktwice.pipelines.model import CallOptions, FinishReason, Messages, Reply, ToolCall, Usage
 from looktwice.pipelines.view import View
 
 Mask = NDArray[np.float32]
@@ -152,7 +152,7 @@ class NearSighted:
         written = len(text) + sum(len(call.arguments) for call in calls)
         usage = Usage(cost, math.ceil(written / 4))
         given = (likely,) if likely and options.logprobs else ()
-        finish: Finish = "tool" if calls else "stop"
+        finish: FinishReason = "tool" if calls else "stop"
         return Reply(text, finish, tool_calls=calls, usage=usage, logprobs=given)
 
     def _compose_reply(

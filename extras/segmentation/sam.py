@@ -253,7 +253,7 @@ class SAM(Network[Item, Masks]):
 
     def find_known_result(self, item: Item) -> Masks | None:
         """Return zero masks if there are no prompts, else None."""
-        return None if len(item[1]) else Masks.none(*item[0].shape[:2])
+        return None if len(item[1]) else Masks.make_empty(*item[0].shape[:2])
 
     def finish(self, given: Inputs, result: Masks) -> Masks:
         """Return the masks with the labels of their boxes."""

@@ -98,7 +98,7 @@ class SAM3(HubNetwork[Item, Masks]):
         order = scores.flatten().argsort(descending=True, stable=True)
         kept = order[scores.flatten()[order] > self.threshold][: self.most]
         if not len(kept):
-            return Masks.none(*image.shape[:2])
+            return Masks.make_empty(*image.shape[:2])
         small = output.pred_masks.float().flatten(0, 1)[kept].sigmoid()
         inside = resize(small[None], image.shape[:2])[0] > 0.5
         labels = [words[n] for n in (kept // scores.shape[1]).tolist()]
@@ -143,5 +143,5 @@ class GroundedSAM:
         NoEvidence, WeightsError."""
         boxes = look_once(self.detector, pixels, self.words)
         if not len(boxes):
-            return Masks.none(*pixels.shape[:2])
+            return Masks.make_empty(*pixels.shape[:2])
         return Masks(look_once(self.segmenter, pixels, boxes).masks, boxes.scores, boxes.labels)

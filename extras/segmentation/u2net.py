@@ -49,7 +49,7 @@ class U2Net(Checked):
         size = (pixels.shape[1], pixels.shape[0])
         low, high = float(likely.min()), float(likely.max())
         if high < self.threshold:
-            return Masks.none(*pixels.shape[:2])
+            return Masks.make_empty(*pixels.shape[:2])
         stretched = Image.fromarray(((likely - low) / max(high - low, 1e-6) * 255).astype(np.uint8))
         mask = np.asarray(stretched.resize(size, Image.Resampling.LANCZOS)) > 255 * self.threshold
         _, parts, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)

@@ -239,7 +239,7 @@ class StudioBackend:
                 shown = self._dry_run(replace(arm, stages=first), item)
             if shown.error:
                 raise _make_failure(shown)
-            views = shown.state.shown or shown.state.views
+            views = shown.state.shown_views or shown.state.views
             undrawn = () if trial.error else describe_undrawn(trial, self._dry_run)
             notes = [*shown.state.notes, *describe_cut_views(shown, views), *undrawn]
         return {
@@ -385,7 +385,7 @@ def describe_undrawn(trial: DryRun, dry_run: Callable[[Arm, Item], DryRun]) -> I
 def get_outcome(trial: DryRun) -> tuple[object, ...]:
     """Return the requests that a trial would send, and its answer, so that trials can be
     compared."""
-    state, views = trial.state, trial.state.shown or trial.state.views
+    state, views = trial.state, trial.state.shown_views or trial.state.views
     return state.prompt, state.answer, [view.picture.payload.sha for view in views]
 
 

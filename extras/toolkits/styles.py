@@ -18,7 +18,7 @@ from looktwice.extras.toolkits.hershey import draw_hershey, measure_hershey
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import check_marks, name_in_errors
+from looktwice.pipelines.sample import check_marks, prefix_errors
 from looktwice.pipelines.state import NO_MARK_NOTE, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
@@ -219,7 +219,7 @@ class VPBenchStyle(WithoutModel):
         """Draw on every view that shows a mark."""
         check_marks(state.sample)
         marks = [mark for mark in state.sample.marks if isinstance(mark, Point)]
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             views = tuple(self.draw(view, marks) for view in state.views)
         note = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
         note = note if marks else f"{type(self).__name__}: {NO_MARK_NOTE}"

@@ -90,7 +90,7 @@ def _enhance(view: View, amount: float, kind: Callable[[Image.Image], Any]) -> V
 
 
 def _rotate(view: View, degrees: float) -> View:
-    width, height = transforms.rotated_size(view.size, degrees)
+    width, height = transforms.compute_rotated_size(view.size, degrees)
     if width * height > MAX_MEGAPIXELS * 1e6:
         raise ToolError("the turned image would be too large; turn a part of it")
     return transforms.rotate(view, degrees)

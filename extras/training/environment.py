@@ -15,7 +15,7 @@ from PIL import Image
 
 from looktwice.extras.training.rollouts import PendingRequest, Rollout, Rollouts
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.model import CallOptions, Finish, Messages, Reply, Tool, ToolCall
+from looktwice.pipelines.model import CallOptions, FinishReason, Messages, Reply, Tool, ToolCall
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import NativeCalls
 
@@ -217,7 +217,7 @@ def _read_replies(completion: Sequence[Turn]) -> list[Reply]:
         if not isinstance(content, str):
             content = "".join(part.get("text", "") for part in content)
         thought = turn.get("reasoning_content") or turn.get("thinking") or ""
-        finish: Finish = "tool" if calls else "stop"
+        finish: FinishReason = "tool" if calls else "stop"
         replies.append(Reply(content, finish, thought, tuple(calls)))
     if not replies or replies[-1].tool_calls:
         replies.append(Reply("", "length"))

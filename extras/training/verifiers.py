@@ -33,7 +33,7 @@ from looktwice.extras.integrations.command import find_free_folder
 from looktwice.extras.training.rollouts import Rollouts
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
-from looktwice.pipelines.models.wire import Pictures
+from looktwice.pipelines.models.wire import PicturePlacement
 from looktwice.pipelines.runtime.install import format_install
 
 try:
@@ -116,7 +116,7 @@ class _TracedModel(ChatAPI):
 
     secret: str = field(default="", repr=False, metadata=NOT_IDENTITY)
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the header that carries the secret."""
         return make_bearer_header(self.secret)
 
@@ -145,7 +145,7 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         def run() -> ScoredRecord:
             rollouts = open_rollouts(data.study, data.contestant, data.out)
             protocol = getattr(rollouts.agent, "protocol", None)
-            pictures: Pictures = getattr(protocol, "pictures", "user")
+            pictures: PicturePlacement = getattr(protocol, "pictures", "user")
             model = _TracedModel(ctx.model, endpoint, pictures=pictures, secret=secret)
             return rollouts.run(rollouts.items[data.id], model)
 

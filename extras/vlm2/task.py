@@ -28,7 +28,7 @@ from looktwice.extras.vlm2.metrics import (
     get_side,
 )
 from looktwice.extras.vlm2.video import VideoFrames
-from looktwice.pipelines.json_input import json_lines, json_object
+from looktwice.pipelines.json_input import list_json_lines, parse_json_object
 from looktwice.pipelines.sample import Item
 
 SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -220,7 +220,7 @@ class Vlm2Bench(TableTask):
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         if not self._is_tsv:
-            yield from json_lines(self.table.data or b"")
+            yield from list_json_lines(self.table.data or b"")
             return
         name, categories = self.name.casefold(), set[str]()
         for number, cells in super()._cells():
@@ -240,7 +240,7 @@ class Vlm2Bench(TableTask):
             named = {key: cells[name] for key, name in names.items()}
             named |= {"q_id": as_text(named["q_id"]), "image_seq": images}
             return [self._question(number, named)]
-        row = json_object(cells)
+        row = parse_json_object(cells)
         video = self._kind == "VID"
         needed = ("vid", "question") if video else ("q_id", "question", "gt_answer", "images")
         if missing := [key for key in needed if key not in row]:

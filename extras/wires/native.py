@@ -16,7 +16,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.chat_api import ChatAPI
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.wire import (
-    Pictures,
+    PicturePlacement,
     find_error,
     make_wire_messages,
     make_wire_options,
@@ -35,7 +35,7 @@ class NativeAPI(ChatAPI):
     calls do not count as calls of an agent.
     """
 
-    pictures: Pictures = "tool"
+    pictures: PicturePlacement = "tool"
     server_tools: tuple[Mapping[str, Any], ...] = ()
     protocol: ClassVar[str] = ""
     dialect: ClassVar[str] = ""
@@ -53,12 +53,12 @@ class NativeAPI(ChatAPI):
                 " such field; leave it out"
             )
 
-    def body(
+    def make_body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> dict[str, Any]:
         """Build the request in the provider's protocol, with payloads for pictures. Raises
         ModelError for options that the protocol does not have."""
-        full = options.filled_from(self)
+        full = options.fill_from(self)
         given = [name for name in self.absent_settings if getattr(full, name, None) is not None]
         if given:
             raise ModelError(
@@ -180,7 +180,7 @@ class MessagesAPI(NativeAPI):
         """The path, below `url`, that requests are sent to."""
         return "messages"
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the headers with the version of the protocol, and with the key if there is one."""
         return make_messages_headers(key)
 
@@ -225,7 +225,7 @@ class GeminiAPI(NativeAPI):
         """The path, below `url`, that requests are sent to."""
         return f"models/{self.model.removeprefix('models/')}:generateContent"
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the header that carries the key, if there is one."""
         return make_contents_headers(key)
 

@@ -13,9 +13,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 from looktwice.pipelines.config.classes import (
+    ClassKind,
     ConfigError,
     Faults,
-    Kind,
     check_kind,
     explain_mismatch,
     find_class,
@@ -32,7 +32,7 @@ from looktwice.pipelines.config.paths import Scope, read_allowed, read_grant, re
 from looktwice.pipelines.json_input import find_non_finite
 
 # otherwise the text "nan" would become a number
-ARBITRARY_TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+ARBITRARY_TYPES_CONFIG = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 @dataclass
@@ -41,22 +41,22 @@ class Binder:
     of its entry; equal nodes share one object.
 
     A fault that several arms share is listed once in `faults`, but counted each time in
-    `fault_count`. `files` maps the place of each named file to its path, `reads` holds all files
-    and folders that nodes name, `hosts` the hosts of their URLs, and `permissions` what the user
-    allowed their classes to do. `changed_at` maps the place of a changed setting to the entry of
-    the study that changes it, such as one of `sweep`; faults are reported there.
+    `fault_count`. `files` maps the place of each named file to its path, `named_paths` holds all
+    files and folders that nodes name, `hosts` the hosts of their URLs, and `permissions` what the
+    user allowed their classes to do. `change_sources` maps the place of a changed setting to the
+    entry of the study that changes it, such as one of `sweep`; faults are reported there.
     """
 
     scope: Scope = field(default_factory=Scope)
     models: Mapping[str, Any] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
-    built: dict[str, Any] = field(default_factory=dict)
+    built_objects: dict[str, Any] = field(default_factory=dict)
     fault_count: int = 0
     files: dict[str, Path] = field(default_factory=dict)
-    reads: set[Path] = field(default_factory=set)
+    named_paths: set[Path] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
     permissions: set[str] = field(default_factory=set)
-    changed_at: Mapping[str, str] = field(default_factory=dict)
+    change_sources: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def for_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
@@ -82,7 +82,7 @@ class Binder:
             raise ConfigError(binder.faults)
         return made
 
-    def build_node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
+    def build_node(self, node: Any, place: str, kind: ClassKind | None = None) -> Any:
         """Build the object of a node with `use`, which must be of this kind; on a fault, note it
         and return None."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
@@ -102,13 +102,13 @@ class Binder:
         except ValueError as exc:
             return self.note_fault(f"{place}.use", str(exc))
         key = repr((node, self.models if "'ref':" in repr(node) else ()))
-        if key in self.built:
-            return self.built[key]
+        if key in self.built_objects:
+            return self.built_objects[key]
         # loading has already applied `before` and `after`
         given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
         made = self.build_fields(cls, given, place)
         if made is not None:
-            self.built[key] = made
+            self.built_objects[key] = made
         return made
 
     def build_fields(
@@ -181,7 +181,7 @@ class Binder:
             return value
         if isinstance(value, Mapping):
             if "use" in value:
-                return self._build_fitting(value, hint, place)
+                return self._build_node_for_hint(value, hint, place)
             base = default if dataclasses.is_dataclass(default) else None
             if cls := find_dataclass(hint) if base is None else type(base):
                 return self.build_fields(cls, value, place, base)
@@ -196,7 +196,7 @@ class Binder:
         made = [make(v, get_inner_hint(hint, i), f"{place}[{i}]") for i, v in enumerate(value)]
         return tuple(made) if many else made
 
-    def _build_fitting(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
+    def _build_node_for_hint(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
         if is_plain(hint):
             return self.note_fault(
                 place, f"expected {_format_hint(hint)}, found a node of {node['use']!r}"
@@ -209,7 +209,7 @@ class Binder:
         """Resolve a path; on a fault, note it and return None."""
         try:
             path = self.scope.resolve_path(text, place)
-            self.reads.add(path)
+            self.named_paths.add(path)
             if path.is_file():
                 self.files[place] = path
             return path
@@ -232,7 +232,9 @@ class Binder:
             return None
         try:
             # in a tuple, because pydantic allows only one configuration for a type
-            return TypeAdapter(tuple[hint], config=ARBITRARY_TYPES).validate_python((value,))[0]
+            return TypeAdapter(tuple[hint], config=ARBITRARY_TYPES_CONFIG).validate_python(
+                (value,)
+            )[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"
@@ -254,7 +256,7 @@ class Binder:
         self.fault_count += 1
         bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change applies to every contestant
         own, where = place.removesuffix(bare).removesuffix("."), ""
-        for changed, entry in self.changed_at.items():
+        for changed, entry in self.change_sources.items():
             if f"{bare}.".startswith(f"{changed}."):
                 where = f" (in {own})" if own and own not in entry else ""
                 place = f"{entry}{bare.removeprefix(changed)}"
@@ -268,15 +270,15 @@ def build(
     scope: Scope | None = None,
     place: str = "node",
     plugins: Sequence[str] = (),
-    given: Sequence[str] = (),
+    given_paths: Sequence[str] = (),
 ) -> Any:
     """Build the object of one node, which messages call `place`. Raises ConfigError with all
     faults.
 
-    Without a scope, the node may reach the working folder, the paths in `given`, and what the user
-    allowed.
+    Without a scope, the node may reach the working folder, the paths in `given_paths`, and what the
+    user allowed.
     """
-    own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
+    own = scope or Scope(Path(), tuple(given_paths), tuple(plugins), read_allowed())
     return Binder(own).build(node, place)
 
 

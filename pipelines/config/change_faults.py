@@ -28,14 +28,14 @@ def find_change_faults(config: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _find_change_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
+def _find_change_fault(entry: str, key: str, value: Any, available: Mapping[str, set[str]]) -> str:
     first, _, rest = key.partition(".")
     name, _, own = rest.partition(".")
-    names = there.get(first, set())
+    names = available.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
     if first not in CHANGEABLE_ENTRIES:
         return f"{first!r} cannot be changed here{suggest_names(first, CHANGEABLE_ENTRIES)}"
-    if name and first in there and name not in names and not added:
+    if name and first in available and name not in names and not added:
         return f"there is no {name!r} under `{first}:`{suggest_names(name, names)}"
     if first != "contestants":
         return ""
@@ -45,4 +45,4 @@ def _find_change_fault(entry: str, key: str, value: Any, there: Mapping[str, set
     if own.partition(".")[0] not in OVERLAY_KEYS:
         such = f"such as contestants.{name}.stages.mark.radius"
         return f"a contestant can change only {', '.join(OVERLAY_KEYS)}, {such}"
-    return _find_change_fault(entry, own, value, there)
+    return _find_change_fault(entry, own, value, available)

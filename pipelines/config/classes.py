@@ -27,10 +27,10 @@ from looktwice.pipelines.extensions import list_own_classes
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
 
-WORD_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+CLASS_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-_loaded: set[str] = set()  # the top-level module names of plugins
+_loaded_plugins: set[str] = set()  # the top-level module names of plugins
 
 
 class ConfigError(ValueError):
@@ -41,7 +41,7 @@ class ConfigError(ValueError):
         self.faults = tuple(faults)
 
 
-class AbsentPart(ValueError):
+class AbsentPartError(ValueError):
     """Raised for a part of a suite, such as one task of a benchmark, whose files are missing;
     `found` names the parts that exist, out of `total`."""
 
@@ -71,7 +71,7 @@ def find_class(use: str, plugins: Sequence[str] = ()) -> type:
             f"{use!r} is a class of the script or notebook that made the run and cannot be rebuilt;"
             " move it to a .py file and name that with `--plugin`"
         )
-    if len(parts) < 2 or not all(WORD_PATTERN.fullmatch(part) for part in parts):
+    if len(parts) < 2 or not all(CLASS_NAME_PATTERN.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
             f"{_suggest_path(parts[-1])}; `looktwice list` lists them"
@@ -107,26 +107,30 @@ def load_plugin(text: str) -> str:
     path = Path(text)
     is_file = path.suffix == ".py"
     name = path.stem if is_file else text
-    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD_PATTERN.fullmatch(name):
+    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not CLASS_NAME_PATTERN.fullmatch(
+        name
+    ):
         why = f"the name {name!r} is taken or not a valid name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file itself: --plugin {file}"
-        raise _plugin_error(text, why)
+        raise _make_plugin_error(text, why)
     if is_file:
         _import_file(path, name, text)
     elif importlib.util.find_spec(name) is None:
-        raise _plugin_error(text, "no package of this name is installed")
-    _loaded.add(name)
+        raise _make_plugin_error(text, "no package of this name is installed")
+    _loaded_plugins.add(name)
     return name
 
 
 def _import_file(path: Path, name: str, text: str) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise _plugin_error(text, "no such file")
+        raise _make_plugin_error(text, "no such file")
     before = getattr(sys.modules.get(name, spec), "__file__", path)
     if Path(before or "").resolve() != path.resolve():
-        raise _plugin_error(text, f"a module named {name!r} is already loaded; rename the file")
+        raise _make_plugin_error(
+            text, f"a module named {name!r} is already loaded; rename the file"
+        )
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)
@@ -135,11 +139,11 @@ def _import_file(path: Path, name: str, text: str) -> None:
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
         del sys.modules[name]
         why = f"it cannot be imported ({type(exc).__name__}: {exc})"
-        raise _plugin_error(text, why) from exc
+        raise _make_plugin_error(text, why) from exc
 
 
-def _plugin_error(text: str, why: str) -> ConfigError:
-    return ConfigError([f"--plugin {text}: {why}"])
+def _make_plugin_error(text: str, reason: str) -> ConfigError:
+    return ConfigError([f"--plugin {text}: {reason}"])
 
 
 def find_plugin_frame(exc: BaseException) -> str:
@@ -147,7 +151,7 @@ def find_plugin_frame(exc: BaseException) -> str:
     place, trace = "", exc.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        if name in _loaded:
+        if name in _loaded_plugins:
             code = trace.tb_frame.f_code
             place = f"{code.co_qualname} ({code.co_filename}:{trace.tb_lineno})"
         trace = trace.tb_next
@@ -224,29 +228,35 @@ def suggest_names(word: str, known: Iterable[object], limit: int = 1) -> str:
     Ignores case, and treats a space or dash as an underscore.
     """
 
-    def folded(name: object) -> str:
+    def fold_name(name: object) -> str:
         return re.sub("[ -]", "_", str(name).casefold())
 
-    names = {folded(name): str(name) for name in known}
+    names = {fold_name(name): str(name) for name in known}
     from looktwice.pipelines.config.foreign_names import FOREIGN_NAMES
 
     meant = [
-        folded(name) for name, others in FOREIGN_NAMES.items() if folded(word) in others.split()
+        fold_name(name)
+        for name, others in FOREIGN_NAMES.items()
+        if fold_name(word) in others.split()
     ]
-    near = [key for key in meant if key in names and folded(word) not in names]
-    near = near or difflib.get_close_matches(folded(word), names, limit, 0.62)
+    near = [key for key in meant if key in names and fold_name(word) not in names]
+    near = near or difflib.get_close_matches(fold_name(word), names, limit, 0.62)
     return (
         f"; did you mean {' or '.join(repr(names[key]) for key in near[:limit])}?" if near else ""
     )
 
 
-def extend_hint(hint: str, rest: str) -> str:
+def extend_hint(hint: str, sentence: str) -> str:
     """Append the rest of a message to a hint of `suggest_names`, which may be empty: as a new
     sentence after a question mark, otherwise after a semicolon."""
-    return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint.endswith("?") else f"{hint}; {rest}"
+    return (
+        f"{hint} {sentence[:1].upper()}{sentence[1:]}"
+        if hint.endswith("?")
+        else f"{hint}; {sentence}"
+    )
 
 
-Kind = Literal["task", "stage", "model"]
+ClassKind = Literal["task", "stage", "model"]
 
 
 PLAIN_TYPES = (int, float, str, bool, bytes, type(None))
@@ -312,7 +322,7 @@ def get_default(f: dataclasses.Field[Any]) -> Any:
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
-def get_kind(cls: type) -> Kind | None:
+def get_kind(cls: type) -> ClassKind | None:
     """Return the kind of a class, judged by its interface: tasks are iterable, models have an
     identity, stages are only callable."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
@@ -354,7 +364,7 @@ def get_return_class(cls: type) -> Any:
     return given if isinstance(given, type) else None
 
 
-def check_kind(cls: type, wanted: Kind | None) -> None:
+def check_kind(cls: type, wanted: ClassKind | None) -> None:
     """Raise ValueError if a class is not of the wanted kind or lacks one of its methods."""
     if wanted is None:
         return
@@ -379,7 +389,7 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
         )
 
 
-REQUIRED_ATTRIBUTES: Mapping[Kind, Sequence[str]] = {
+REQUIRED_ATTRIBUTES: Mapping[ClassKind, Sequence[str]] = {
     "task": ("facts", "__len__", "__iter__"),
     "stage": ("__call__(self, state, model)",),
     "model": ("identity", "__call__(self, messages, draw, options)"),
@@ -398,9 +408,9 @@ def flatten_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
                 flat |= flatten_changes({f"{key}.{name}": v for name, v in inner.items()})
                 continue
             shown = ", ".join(f"{name}={v}" for name, v in inner.items())
-            flat[key] = _class_name(value["use"]) + (f"({shown})" if shown else "")
+            flat[key] = _get_class_name(value["use"]) + (f"({shown})" if shown else "")
         else:
-            flat[key] = _class_name(value) if key.endswith(".use") else value
+            flat[key] = _get_class_name(value) if key.endswith(".use") else value
     return flat
 
 
@@ -409,5 +419,5 @@ def is_within(place: str, outer: str) -> bool:
     return f"{place}.".startswith(f"{outer}.")
 
 
-def _class_name(use: Any) -> str:
+def _get_class_name(use: Any) -> str:
     return str(use).rpartition(".")[2]

@@ -42,18 +42,18 @@ class ArmNode(NamedTuple):
     """An arm that is not built yet: `arm` holds the nodes of its task, model, stages and reader.
 
     `place`, `task_place` and `model_place` are the places of the contestant, its task and its model
-    in the file. `own` holds the slots that the contestant itself sets, and `models` the models that
-    `{ref: ...}` may name. `changed_at` maps a place to the entry that changes it, such as
-    `each[0].stages.mark`.
+    in the file. `own_slots` holds the slots that the contestant itself sets, and `models` the
+    models that `{ref: ...}` may name. `change_sources` maps a place to the entry that changes it,
+    such as `each[0].stages.mark`.
     """
 
     arm: Arm
     place: str
-    own: Collection[str]
+    own_slots: Collection[str]
     models: Mapping[str, Any]
     task_place: str
     model_place: str
-    changed_at: Mapping[str, str]
+    change_sources: Mapping[str, str]
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Expansion:
     faults: Faults = field(default_factory=Faults)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def arms(self) -> Iterator[ArmNode]:
+    def expand_arms(self) -> Iterator[ArmNode]:
         """Yield every arm of the configuration in order, including duplicates.
 
         If an entry has the wrong type, yields no arms and only notes faults.
@@ -96,7 +96,7 @@ class Expansion:
                 changed_at = {key: entry for key, (_, entry) in changes.items()}
                 for node in self._expand_tasks(name, merged, overlay, applied, place):
                     arm = replace(node.arm, baseline=name == first)
-                    yield node._replace(arm=arm, changed_at=changed_at)
+                    yield node._replace(arm=arm, change_sources=changed_at)
 
     def _merge_contestant(self, overlay: Mapping[str, Any], place: str) -> Node:
         """Return the configuration of a contestant: its stages are overlaid on the file's, or
@@ -130,10 +130,10 @@ class Expansion:
             )
         return arms > MAX_ARMS
 
-    def _combine_changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
+    def _combine_changes(self, own_place: str) -> Iterator[dict[str, tuple[Any, str]]]:
         """Yield each combination of the sweep's values, first alone, then with each entry of
         `each`, as changed place -> (value, entry that sets it). Changes to contestants are limited
-        to places below `own`."""
+        to those below `own_place`, the contestant's own place."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or ()
         axes = [
             [(value, f"sweep.{key}[{number}]") for number, value in enumerate(values)]
@@ -147,9 +147,9 @@ class Expansion:
         for values, single in product(product(*axes), singles):
             changes = dict(zip(sweep, values, strict=True)) | single
             yield {
-                key.removeprefix(own): change
+                key.removeprefix(own_place): change
                 for key, change in changes.items()
-                if key.startswith(own) or not key.startswith("contestants.")
+                if key.startswith(own_place) or not key.startswith("contestants.")
             }
 
     def _expand_tasks(

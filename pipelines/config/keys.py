@@ -81,13 +81,13 @@ class Published(TypedDict):
     source: Annotated[str, "Where the numbers were published.", "source: Table 3 of the paper"]
     accuracy: Annotated[
         dict[str, float],
-        "Percent by the name of the task in this file, by `task.metric`, or by the metric of a"
-        " total.",
+        "Percentages, each under the name of a task in this file, under `task.metric`, or under"
+        " the metric of a total.",
         "accuracy: {depth: 59.7, blink_macro: 51.1}",
     ]
     people: Annotated[
         NotRequired[bool],
-        "Whether these are answers of people; every table then compares with them.",
+        "Whether the answers are those of people; if so, every table compares with them.",
         "people: true",
     ]
     split: Annotated[
@@ -98,14 +98,14 @@ class Published(TypedDict):
     ]
     n: Annotated[
         NotRequired[dict[str, int]],
-        "The number of questions behind each number, with the same keys as `accuracy`; the run is"
-        " then compared with the number as with an independent sample.",
+        "The number of questions behind each percentage, under the same keys as in `accuracy`;"
+        " the run is then compared with it as with an independent sample.",
         "n: {depth: 124}",
     ]
 
 
 class StudyConfig(TypedDict, total=False):
-    """A whole configuration, after its includes were merged."""
+    """A complete configuration, with its includes merged."""
 
     __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     name: Annotated[
@@ -254,7 +254,7 @@ class Key:
         """Yield the warnings that `check` prints about the first samples of each task."""
         yield from ()
 
-    def companion(self, value: Any, plan: Any) -> Any:
+    def make_companion(self, value: Any, plan: Any) -> Any:
         """Return a companion of the run, an `eval.runs.Companion`, or None."""
         return None
 

@@ -94,11 +94,13 @@ def read_config(
 def load(path: Path, scope: Scope | None = None) -> Node:
     """Load a configuration file with its includes. It may reach what `scope` allows, by default its
     own folder. Raises ConfigError."""
-    return _load(Path(path), scope or Scope(Path(path).resolve().parent, source=Path(path)), ())
+    return _load_with_includes(
+        Path(path), scope or Scope(Path(path).resolve().parent, source=Path(path)), ()
+    )
 
 
-def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
-    node = _read(path)
+def _load_with_includes(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
+    node = _read_yaml(path)
     seen = (*seen, path.resolve())
     included = node.pop("include", None) or []
     base: Node = {}
@@ -109,7 +111,7 @@ def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
                 raise ValueError(f"{name!r} includes itself")
         except ValueError as exc:
             raise ConfigError([f"{path}: include: {exc}"]) from exc
-        base = _overlay_file(base, _load(inner, scope, seen), path)
+        base = _overlay_file(base, _load_with_includes(inner, scope, seen), path)
     return _overlay_file(base, node, path)
 
 
@@ -135,7 +137,7 @@ def _overlay_file(base: Node, top: Node, path: Path) -> Node:
     return merged
 
 
-def _read(path: Path) -> Node:
+def _read_yaml(path: Path) -> Node:
     try:
         text = read_file(path).decode()
         check_yaml(text)
@@ -161,8 +163,8 @@ class Overlay:
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
     drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
-    these, a stage that prepares the question is inserted before the first that calls the model. In
-    an existing slot, they move that slot. A contestant's stages are overlays themselves; their
+    these, a stage that prepares the question is inserted before the first that calls the model. If
+    the slot exists already, they move it. A contestant's stages are overlays themselves; their
     slots get a position when they are overlaid on the file's. `hint` is appended to the fault about
     a slot without a position.
     """
@@ -176,7 +178,7 @@ class Overlay:
         if "use" in top and top["use"] != base.get("use"):
             return dict(top)
         if place.rpartition(".")[2] == "stages" and not place.startswith("contestants."):
-            return self.stages(dict(base), top, place)
+            return self.overlay_stages(dict(base), top, place)
         if not place:
             base, top = _name_one_task(base, top)
         merged = dict(base)
@@ -184,7 +186,7 @@ class Overlay:
             merged[key] = self(base.get(key), value, f"{place}.{key}" if place else str(key))
         return merged
 
-    def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
+    def overlay_stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
         """Overlay stages, keeping their order and inserting each new slot at its position."""
         merged = dict(base)
         for slot, value in top.items():
@@ -252,7 +254,8 @@ def get_task_name(task: Any) -> str:
 
 
 def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Node, Node]:
-    """Rewrite two configurations with the same single task to both use `task:` or `tasks:`."""
+    """Rewrite two configurations with the same single task so that both use `task:` or both use
+    `tasks:`."""
     below, above = dict(base), dict(top)
     tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
     if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
@@ -289,7 +292,7 @@ def resolve_references(node: Node, faults: Faults) -> Node:
     tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
     wrong = dict[str, list[str]]()
     for place, text in texts.items():
-        if fault := _reference_fault(tree, text):
+        if fault := _describe_reference_fault(tree, text):
             wrong.setdefault(fault, []).append(place)
     for fault, (first, *others) in wrong.items():
         also = f", and likewise for the other places that refer to it: {', '.join(others[:3])}"
@@ -297,7 +300,7 @@ def resolve_references(node: Node, faults: Faults) -> Node:
     return node if wrong else node | cast(Node, OmegaConf.to_container(tree, resolve=True))
 
 
-def _reference_fault(tree: Any, text: str) -> str:
+def _describe_reference_fault(tree: Any, text: str) -> str:
     """Describe what is wrong with the references in a string; "" if nothing is."""
     if "${" in REFERENCE_PATTERN.sub("", text):
         only = "${...} may hold only a place in this configuration, such as ${a.b}"
@@ -322,7 +325,7 @@ NESTED_SCHEMAS: dict[tuple[str, int], type] = {
 """Schemas of nested entries, by the first part of a dotted place and its number of parts."""
 
 
-def find_keys(config: Mapping[str, Any]) -> dict[str, Key]:
+def find_extension_keys(config: Mapping[str, Any]) -> dict[str, Key]:
     """Return the extension keys that a configuration uses, by name; `null` drops one."""
     keys = dict[str, Key]()
     for name, value in config.items():
@@ -356,8 +359,8 @@ def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
 
 
 def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the faults of unknown entries and those of entries with the wrong type."""
-    unknown, wrong, keys = Faults(), Faults(), find_keys(config)
+    """Return a fault for each unknown entry and each entry of the wrong type."""
+    unknown, wrong, keys = Faults(), Faults(), find_extension_keys(config)
     schema = make_study_schema(keys)
     try:
         TypeAdapter(schema).validate_python(dict(config))
@@ -374,7 +377,7 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             else:
                 # pydantic inserts the names of union members into the location
                 place = ".".join(
-                    word for word in words if "[" not in word and word not in UNION_MEMBERS
+                    word for word in words if "[" not in word and word not in UNION_MEMBER_LOCATIONS
                 )
                 shown = repr(error["input"])
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
@@ -396,4 +399,4 @@ def suggest_place(word: str, config: Mapping[str, Any]) -> str:
     return ""
 
 
-UNION_MEMBERS = ("str", "dict", "list", "none")
+UNION_MEMBER_LOCATIONS = ("str", "dict", "list", "none")

@@ -58,7 +58,7 @@ def expand_override(node: Mapping[str, Any], place: str, value: Any) -> Iterator
 
 
 def _replace_models_in_use(
-    models: Mapping[str, Any], asked: Any, value: str | Mapping[str, Any]
+    models: Mapping[str, Any], chosen_model: Any, value: str | Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the place to change for each model in use, with its new value: a server-side name, or
     the settings of another model. Raises ConfigError."""
@@ -66,10 +66,10 @@ def _replace_models_in_use(
     places = {
         place: model
         for place, model in every.items()
-        if place == f"models.{asked}" or (isinstance(model, Mapping) and "model" in model)
+        if place == f"models.{chosen_model}" or (isinstance(model, Mapping) and "model" in model)
     }
-    if isinstance(asked, Mapping) or (asked and not places):
-        places["model"] = asked
+    if isinstance(chosen_model, Mapping) or (chosen_model and not places):
+        places["model"] = chosen_model
     listed = f"; `models:` has {', '.join(models)}" if models else ""
     is_per_contestant = len(models) > 1 and not places  # each contestant names one of its own
     if isinstance(value, Mapping) and is_per_contestant:

@@ -52,22 +52,22 @@ class Session:
 
     allow: tuple[str, ...] = ()
     ask: Confirm | None = None
-    process: int = field(default_factory=os.getpid)
-    refused: set[str] = field(default_factory=set)
+    process_id: int = field(default_factory=os.getpid)
+    refused_questions: set[str] = field(default_factory=set)
 
     @property
     def can_ask(self) -> bool:
         """True if the user can be asked: only from the main thread of the original process."""
         is_main = threading.current_thread() is threading.main_thread()
-        return self.ask is not None and is_main and self.process == os.getpid()
+        return self.ask is not None and is_main and self.process_id == os.getpid()
 
     def confirm(self, question: str) -> bool:
         """Ask the user and return whether the answer is yes; after a no, the question is not
         repeated."""
-        if self.ask is None or not self.can_ask or question in self.refused:
+        if self.ask is None or not self.can_ask or question in self.refused_questions:
             return False
         if not self.ask(question):
-            self.refused.add(question)
+            self.refused_questions.add(question)
             return False
         return True
 
@@ -94,12 +94,12 @@ def allow_access(allow: Sequence[str], ask: Confirm | None = None) -> Iterator[N
         _session = before
 
 
-def read_allowed(texts: Sequence[str] = ()) -> AccessRights:
-    """Return the folders and hosts in `texts` (values of `--allow`), in the running session and in
-    LOOKTWICE_ALLOW. Raises FileNotFoundError."""
+def read_allowed(allow_values: Sequence[str] = ()) -> AccessRights:
+    """Return the folders and hosts in `allow_values` (those of `--allow`), in the running session
+    and in LOOKTWICE_ALLOW. Raises FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
     usual = list(filter(None, os.environ.get(ALLOW_VARIABLE, "").split(os.pathsep)))
-    for text in (*texts, *_session.allow, *usual):
+    for text in (*allow_values, *_session.allow, *usual):
         path = Path(text).expanduser()
         if path.exists() or (text in usual and not HOST_PATTERN.fullmatch(text)):
             folders.append(path.resolve())
@@ -177,29 +177,29 @@ class OutsidePath(NamedTuple):
 
     place: str
     text: str
-    real: Path
+    real_path: Path
 
     @property
     def root(self) -> Path:
         """The folder to allow, or only the file if its folder is the home folder or above."""
-        if self.real.is_dir():
-            return self.real
+        if self.real_path.is_dir():
+            return self.real_path
         with suppress(RuntimeError):  # no home folder
             home = Path.home()
-            if self.real.parent in (home, *home.parents):
-                return self.real
-        return self.real.parent
+            if self.real_path.parent in (home, *home.parents):
+                return self.real_path
+        return self.real_path.parent
 
 
 @dataclass
 class PendingAccess:
     """Access that a source needs: paths that are not allowed, and hosts with the place that names
-    each. `outside` is true if the source reads anything outside its own folder."""
+    each. `reads_outside` is true if the source reads anything outside its own folder."""
 
     scope: Scope
     outside_paths: list[OutsidePath] = field(default_factory=list)
     hosts: dict[str, str] = field(default_factory=dict)
-    outside: bool = False
+    reads_outside: bool = False
 
     @property
     def roots(self) -> list[Path]:
@@ -210,7 +210,7 @@ class PendingAccess:
     def request_access(self) -> None:
         """Ask the user to allow the access, and store the permission. Raises OutsideError if it is
         denied."""
-        if not (self.outside_paths or (self.outside and self.hosts)):
+        if not (self.outside_paths or (self.reads_outside and self.hosts)):
             return
         source = self.scope.source
         if source is None or not _session.confirm(self.question):
@@ -247,9 +247,9 @@ class OutsideError(ValueError):
             named.setdefault(outside_path.root, outside_path)
         folder = f"lies outside the {scope.kind}'s folder {scope.folder}"
         faults = [
-            f"{outside_path.place}{': ' * bool(outside_path.place)}{outside_path.text!r} {folder}"
-            f"{f', at {outside_path.real}' * (outside_path.text != str(outside_path.real))}"
-            for outside_path in named.values()
+            f"{outside.place}{': ' * bool(outside.place)}{outside.text!r} {folder}"
+            f"{f', at {outside.real_path}' * (outside.text != str(outside.real_path))}"
+            for outside in named.values()
         ]
         faults += [
             f"{place}: files read outside its own folder may be sent to {host}"
@@ -258,31 +258,33 @@ class OutsideError(ValueError):
         super().__init__(f"{'; '.join(faults)}; {self.advice}")
 
 
-_pending: ContextVar[dict[Path | None, PendingAccess] | None] = ContextVar("pending", default=None)
+_pending_accesses: ContextVar[dict[Path | None, PendingAccess] | None] = ContextVar(
+    "pending", default=None
+)
 
 
 @contextmanager
 def ask_once() -> Iterator[None]:
     """Collect denied accesses inside the context and ask the user once, at its end, for everything
     that a source needs. Raises ConfigError if the answer is no or nobody can answer."""
-    if _pending.get() is not None:
+    if _pending_accesses.get() is not None:
         yield
         return
     noted = dict[Path | None, PendingAccess]()
-    token = _pending.set(noted)
+    token = _pending_accesses.set(noted)
     try:
         yield
     except ConfigError as exc:  # other faults come first; if nobody can be asked, both are reported
-        faults = [] if _session.can_ask else [*_refusals(noted)]
+        faults = [] if _session.can_ask else [*_list_refusals(noted)]
         raise ConfigError([*exc.faults, *faults]) from exc
     finally:
-        _pending.reset(token)
-    if faults := [*_refusals(noted)]:
+        _pending_accesses.reset(token)
+    if faults := [*_list_refusals(noted)]:
         raise ConfigError(faults)
 
 
-def _refusals(noted: dict[Path | None, PendingAccess]) -> Iterator[str]:
-    for pending in noted.values():
+def _list_refusals(accesses: dict[Path | None, PendingAccess]) -> Iterator[str]:
+    for pending in accesses.values():
         try:
             pending.request_access()
         except OutsideError as exc:
@@ -296,10 +298,10 @@ def check_access(
     resolved, is neither below one of the `roots` nor in an allowed folder."""
     if any(real.is_relative_to(root) for root in roots):
         return
-    noted, pending = _pending.get(), PendingAccess(scope)
+    noted, pending = _pending_accesses.get(), PendingAccess(scope)
     if noted is not None:
         pending = noted.setdefault(scope.source, pending)
-        pending.outside = True
+        pending.reads_outside = True
     if any(map(real.is_relative_to, (*scope.allowed.folders, *read_grant(scope.source).folders))):
         return
     # if it is raised at once, the caller adds the place
@@ -350,17 +352,17 @@ class Scope:
     This protects against a configuration from somebody else that reads files of this machine and
     sends them to a server that it names. Links are resolved first, so that a link in its folder
     grants no access. `kind` is what messages call the source of the paths, and `source` is its
-    file, or the folder of a run, which the user may allow to read more. `own` lists other folders
-    that it may read.
+    file, or the folder of a run, which the user may allow to read more. `own_folders` lists other
+    folders that it may read.
     """
 
     folder: Path = Path()
-    given: tuple[str, ...] = ()
+    given_paths: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     allowed: AccessRights = field(default_factory=AccessRights)
     kind: str = "configuration"
     source: Path | None = None
-    own: tuple[Path, ...] = ()
+    own_folders: tuple[Path, ...] = ()
 
     @classmethod
     def for_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
@@ -370,7 +372,7 @@ class Scope:
         They may reach the run's folder, the working folder and what the user allows.
         """
         here = (Path.cwd().resolve(),)
-        return cls(run, (), tuple(plugins), read_allowed(), "run", source=run, own=here)
+        return cls(run, (), tuple(plugins), read_allowed(), "run", source=run, own_folders=here)
 
     def resolve_path(self, text: str, place: str = "") -> Path:
         """Resolve a path of the configuration. Raises OutsideError, and ValueError if it does not
@@ -381,15 +383,17 @@ class Scope:
         also allows `data/blink_replies`.
         """
         base, roots = self.folder, [self.folder]
-        if any(text.startswith(given) for given in self.given):
+        if any(text.startswith(given) for given in self.given_paths):
             base = Path()
-            roots = [Path(given + more) for given in self.given for more in ("", REPLIES_SUFFIX)]
+            roots = [
+                Path(given + more) for given in self.given_paths for more in ("", REPLIES_SUFFIX)
+            ]
         real = (base / Path(text).expanduser()).resolve()
         roots = [root.expanduser().resolve() for root in roots]
         if not real.exists():
             looked = f" (looked for {real})" if text != str(real) else ""
             raise ValueError(f"{text!r} does not exist{looked}")
-        check_access(text, real, (*roots, *self.own), self, place)
+        check_access(text, real, (*roots, *self.own_folders), self, place)
         if not (real.is_file() or real.is_dir()):
             raise ValueError(f"{text!r} is a pipe or a device; name a file or a folder")
         return real
@@ -397,9 +401,13 @@ class Scope:
     def find_host(self, text: str, place: str = "") -> str:
         """Return the host of a setting that is a URL, and record it so that the user can be asked;
         "" for any other text, for this machine, and for URLs given on the command line."""
-        if not URL_PATTERN.fullmatch(text) or text in self.given or _is_loopback(_get_host(text)):
+        if (
+            not URL_PATTERN.fullmatch(text)
+            or text in self.given_paths
+            or _is_loopback(_get_host(text))
+        ):
             return ""
-        host, noted = _get_host(text), _pending.get()
+        host, noted = _get_host(text), _pending_accesses.get()
         is_allowed = host in self.allowed.hosts or host in read_grant(self.source).hosts
         if noted is not None and not is_allowed:
             noted.setdefault(self.source, PendingAccess(self)).hosts.setdefault(host, place)

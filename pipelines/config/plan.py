@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
+from looktwice.pipelines.config.classes import AbsentPartError, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
-from looktwice.pipelines.config.load import Node, find_keys, read_config
+from looktwice.pipelines.config.load import Node, find_extension_keys, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
 from looktwice.pipelines.config.shipped import list_configs
 from looktwice.pipelines.config.spec import (
@@ -38,8 +38,8 @@ class Plan:
     `readings` are arms that read the replies of another arm with another reader. `plugins` are the
     modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
     maps the places of named files to their paths, and `source` is the configuration's own file.
-    `reads` holds all files and folders that the configuration names, `hosts` the hosts of its URLs,
-    and `permissions` what the user allowed its classes to do.
+    `named_paths` holds all files and folders that the configuration names, `hosts` the hosts of its
+    URLs, and `permissions` what the user allowed its classes to do.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Plan:
     plugins: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
     source: Path | None = None
-    reads: frozenset[Path] = frozenset()
+    named_paths: frozenset[Path] = frozenset()
     hosts: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
 
@@ -65,7 +65,7 @@ class Plan:
         plan reaches beyond its own folders. Raises OSError."""
         real = source.resolve()
         near = [real.parent] if real.is_file() else [real, Path.cwd().resolve()]
-        far = [path for path in self.reads if not any(map(path.is_relative_to, near))]
+        far = [path for path in self.named_paths if not any(map(path.is_relative_to, near))]
         codes = list[str]()
         if self.plugins:
             from looktwice.pipelines.config.plugin_code import find_code
@@ -95,11 +95,11 @@ def load_plan(
 def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], dict[str, str]]:
     """Return the arms whose task files exist, and the reason for each task that is left out. It is
     a fault if a suite has no files at all."""
-    absent: dict[str, AbsentPart] = {}
+    absent: dict[str, AbsentPartError] = {}
     for name, task in {arm.task_name: arm.task for arm in arms}.items():
         try:
             getattr(task, "require_present", bool)()
-        except AbsentPart as exc:
+        except AbsentPartError as exc:
             absent[name] = exc
     if not absent:
         return list(arms), {}
@@ -120,7 +120,7 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
 
 
 def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
-    """Yield what to type if a shipped study finds no data, because its paths are examples."""
+    """Yield a hint for a bundled study that finds no data, because its paths are only examples."""
     gone = [f for f in faults if re.match(r"tasks?\b[^:]*\.path: 'data/.*' does not exist", f)]
     if gone and scope.source in list_configs().values():
         yield "append data=PATH, the folder of your copy; it sets the paths of all tasks at once"
@@ -137,11 +137,11 @@ def add_id(arm: Arm) -> Arm:
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """Make the plan of a loaded configuration. Raises ConfigError with all faults."""
     noted = Faults(faults)
-    keys = find_keys(config)
+    keys = find_extension_keys(config)
     for entry, key in keys.items():
         config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)
-    nodes = list(expansion.arms())
+    nodes = list(expansion.expand_arms())
     noted.note(*_find_name_faults(config.get("name"), name))
     binder = Binder(scope, faults=noted)
     built = [arm for node in nodes if (arm := _build_arm(node, binder))]
@@ -171,18 +171,18 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         scope.plugins,
         binder.files,
         scope.source,
-        frozenset(binder.reads),
+        frozenset(binder.named_paths),
         frozenset(binder.hosts),
         frozenset(binder.permissions),
     )
 
 
-def _find_name_faults(given: Any, file: str) -> Iterator[str]:
+def _find_name_faults(configured_name: Any, file: str) -> Iterator[str]:
     """Yield a fault if the run's name, which is `name:` or else the file's, cannot name a
     folder."""
-    name = str(given or file)
+    name = str(configured_name or file)
     if not NAME_PATTERN.fullmatch(name):
-        what = repr(name) if given else f"the file's name {file!r}, used without `name:`,"
+        what = repr(name) if configured_name else f"the file's name {file!r}, used without `name:`,"
         fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
         yield (
             f"name: {what} cannot name the run's folder: use only letters, digits, '.', '_' and"
@@ -198,12 +198,16 @@ def _list_missing(arm: Arm) -> str:
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """Build an arm; on faults, note them and return None."""
-    before, binder.models, binder.changed_at = binder.fault_count, node.models, node.changed_at
+    before, binder.models, binder.change_sources = (
+        binder.fault_count,
+        node.models,
+        node.change_sources,
+    )
     nodes, where = node.arm, node.place
     task = binder.build_node(nodes.task, node.task_place, "task")
     stages = {}
     for slot, stage in nodes.stages.items():
-        place = f"{where if slot in node.own else ''}stages.{slot}"
+        place = f"{where if slot in node.own_slots else ''}stages.{slot}"
         stages[slot] = binder.build_node(stage, place, "stage")
     built = [stage for stage in stages.values() if stage is not None]
     asking = any(map(asks_model, built))
@@ -238,12 +242,12 @@ def _add_id(arm: Arm, binder: Binder) -> Arm | None:
 
 
 def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
-    """Note as faults identical contestants, and tasks that differ only in their folder."""
+    """Note identical contestants as faults, and tasks that differ only in their folder."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
     twins: dict[tuple[str, str], list[str]] = {}
     for arm in arms:
-        twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
+        twin = seen.setdefault((arm.id, _make_reader_id(arm)), arm)
         if twin.contestant != arm.contestant:
             shown = [f"{k}={'null' if v is None else v}" for k, v in arm.changes.items()]
             drop = f"; drop one (contestants.{arm.contestant}=null)"
@@ -276,11 +280,11 @@ def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm,
     readings: dict[str, Arm] = {}
     for arm in arms:
         first = asked.setdefault(arm.id, arm)
-        if _reader_id(arm) != _reader_id(first):
-            name = f"{arm.id}-{_reader_id(arm)[:8]}"
+        if _make_reader_id(arm) != _make_reader_id(first):
+            name = f"{arm.id}-{_make_reader_id(arm)[:8]}"
             readings.setdefault(name, replace(arm, id=name, replies_of=arm.id))
     return tuple(asked.values()), tuple(readings.values())
 
 
-def _reader_id(arm: Arm) -> str:
+def _make_reader_id(arm: Arm) -> str:
     return digest(identity(arm.read))

@@ -23,22 +23,22 @@ from looktwice.pipelines.config.paths import (
 )
 
 
-def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
+def load_study_plugins(plugins: Any, scope: Scope) -> tuple[str, ...]:
     """Load the plugins that a configuration names, and return the names of all plugin modules.
 
     A path is relative to the study's folder; `scope.plugins` are already loaded, because the user
     named them. Raises ConfigError if one cannot or must not be loaded.
     """
-    if not isinstance(named, list) or not all(isinstance(text, str) for text in named):
+    if not isinstance(plugins, list) or not all(isinstance(text, str) for text in plugins):
         return scope.plugins  # reported with the other entries of the wrong type
-    codes = {text: _find_code(text, scope) for text in named}
+    codes = {text: _find_code(text, scope) for text in plugins}
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
         raise ConfigError([f"plugins: there is no file {code}" for code in gone])
-    by_user = [*scope.given, *map(find_code, scope.plugins)]
+    by_user = [*scope.given_paths, *map(find_code, scope.plugins)]
     trusted = read_grant(scope.source).plugins
     asked = [code for text, code in codes.items() if not {text, code} & {*by_user, *trusted}]
-    if asked and (scope.source is None or not confirm(_question(asked, scope))):
-        raise ConfigError([_refusal(code) for code in asked])
+    if asked and (scope.source is None or not confirm(_make_question(asked, scope))):
+        raise ConfigError([_make_refusal(code) for code in asked])
     if scope.source is not None and not {*codes.values()} <= {*trusted}:
         with suppress(OSError):  # the next command asks again
             save_grant(scope.source, plugins=codes.values())
@@ -77,17 +77,17 @@ def _is_file(text: str) -> bool:
 def _find_code(text: str, scope: Scope) -> str:
     if not _is_file(text):
         return text
-    folder = Path() if text in scope.given else scope.folder
+    folder = Path() if text in scope.given_paths else scope.folder
     return str((folder / Path(text).expanduser()).resolve())
 
 
-def _question(codes: Sequence[str], scope: Scope) -> str:
+def _make_question(codes: Sequence[str], scope: Scope) -> str:
     source = shorten_path(scope.source or scope.folder)
     names = ", ".join(map(_format_code, codes))
     return f"{source} runs the Python code of {names}. Do you trust it? A yes is remembered"
 
 
-def _refusal(code: str) -> str:
+def _make_refusal(code: str) -> str:
     option = f"--plugin {quote_for_shell(_format_code(code))}"
     return (
         f"plugins: {_format_code(code)} is Python code, which runs only after you allow it; type"

@@ -38,7 +38,7 @@ def identity(obj: Any) -> Any:
 
 def settings(obj: Any) -> Any:
     """Return the settings that change a model's results, for the model's own `identity`."""
-    node = _write(obj, whole=False)
+    node = _write(obj, as_spec=False)
     version = getattr(type(obj), "version", 1)
     if is_dataclass_object(obj) and version != 1:
         node["version"] = version
@@ -152,11 +152,11 @@ def get_function_name(function: Any) -> str:
     """Return the public path of a function with a digest of its code, because all lambdas share
     one name."""
     name, code = get_public_path(function), getattr(function, "__code__", None)
-    return f"{name} {_code_digest(code)}" if code is not None else name
+    return f"{name} {_hash_code(code)}" if code is not None else name
 
 
-def _code_digest(code: Any) -> str:
-    inner = [_code_digest(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+def _hash_code(code: Any) -> str:
+    inner = [_hash_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
     return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
 
 
@@ -165,23 +165,23 @@ def is_dataclass_object(obj: Any) -> bool:
     return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
 
 
-def _write(obj: Any, whole: bool = True) -> Any:
-    """Write an object as its `spec` if `whole`, else only the part of it that belongs to its
+def _write(obj: Any, as_spec: bool = True) -> Any:
+    """Write an object as its `spec` if `as_spec`, else only the part of it that belongs to its
     identity."""
-    inner = spec if whole else identity
+    inner = spec if as_spec else identity
     if is_dataclass_object(obj):
-        return _node(obj, whole)
+        return _make_node(obj, as_spec)
     if isinstance(obj, Mapping):
         pairs = {str(key): inner(value) for key, value in obj.items()}
-        ordered = not whole and any(map(dataclasses.is_dataclass, obj.values()))
+        ordered = not as_spec and any(map(dataclasses.is_dataclass, obj.values()))
         return [list(pair) for pair in pairs.items()] if ordered else pairs
     if isinstance(obj, set | frozenset):
         obj = sorted(obj)
     if isinstance(obj, list | tuple):
         return [inner(value) for value in obj]
     if isinstance(obj, Path):
-        return str(obj) if whole else obj.name
-    if isinstance(obj, float) and not whole and obj.is_integer():
+        return str(obj) if as_spec else obj.name
+    if isinstance(obj, float) and not as_spec and obj.is_integer():
         return int(obj)  # 10 and 10.0 are one setting
     if obj is None or isinstance(obj, str | int | float | bool):
         return obj
@@ -194,12 +194,12 @@ def _write(obj: Any, whole: bool = True) -> Any:
     )
 
 
-def _node(obj: Any, whole: bool) -> dict[str, Any]:
+def _make_node(obj: Any, as_spec: bool) -> dict[str, Any]:
     node = {"use": get_public_path(type(obj))}
     for f in dataclasses.fields(obj):
         value = getattr(obj, f.name)
-        if f.init and (whole or _affects_identity(f, value)):
-            node[f.name] = spec(value) if whole else identity(value)
+        if f.init and (as_spec or _affects_identity(f, value)):
+            node[f.name] = spec(value) if as_spec else identity(value)
     return node
 
 

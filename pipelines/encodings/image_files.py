@@ -17,7 +17,7 @@ from PIL import Image, ImageChops, ImageCms, ImageOps, UnidentifiedImageError
 
 __all__: list[str] = []
 
-PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+PASSED_THROUGH_TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 # what Pillow may raise
 DECODING_ERRORS = (
     OSError,
@@ -30,7 +30,7 @@ DECODING_ERRORS = (
 )
 # the EXIF tag, its values that turn or mirror, and those that swap width and height
 ORIENTATION_TAG, CHANGED_ORIENTATIONS, SWAPPED_ORIENTATIONS = 0x0112, range(2, 9), range(5, 9)
-TIFF_SIZE = 256, 257  # the tags of width and height as stored
+TIFF_SIZE_TAGS = 256, 257  # the tags of width and height as stored
 ORIENTATION_OPERATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -41,16 +41,16 @@ ORIENTATION_OPERATIONS = {
     8: Image.Transpose.ROTATE_90,
 }
 """Maps a stored orientation to the operation that turns its pixels upright."""
-WITH_ALPHA = ("RGBA", "LA", "PA")
+ALPHA_MODES = ("RGBA", "LA", "PA")
 # offsets in a PNG of the bits per channel and the colour type, and the grey colour types
-PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
-SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
-FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
+PNG_DEPTH_OFFSET, PNG_COLOR_TYPE_OFFSET, PNG_GREY_TYPES = 24, 25, (0, 4)
+SIXTEEN_BIT_MODES = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
+ACCEPTED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
 """The accepted formats, whatever the file name: for an EPS named photo.png, Pillow would start
 another program."""
 
 # Pillow's own limit, above which it warns of a decompression bomb
-MAX_PIXELS, MAX_HEADER = 89_478_485, 1 << 16
+MAX_PIXELS, MAX_HEADER_BYTES = 89_478_485, 1 << 16
 NETPBM_PATTERN = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER_PATTERN = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 BASELINE_MARKERS, SCAN_MARKER, END_MARKER = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
@@ -58,7 +58,7 @@ MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
 FILL_BYTE = 0xFF  # any number of these may precede a marker
 SCAN_END_PATTERN = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
-BAND = 1 << 15  # pixels copied at a time
+BAND_PIXELS = 1 << 15  # pixels copied at a time
 MIN_SCAN_BYTES = 256  # bytes of a scan, enough for the decoder to use each of its tables
 
 
@@ -71,13 +71,13 @@ class PictureError(ValueError):
 class Header:
     """Facts about an encoded image that need no decoding of its pixels.
 
-    `size` is (width, height) as a person sees it; `changed` says why the bytes cannot be sent as
-    they are, or is empty.
+    `size` is (width, height) as a person sees it; `change_note` says why the bytes cannot be sent
+    as they are, or is empty.
     """
 
     size: tuple[int, int]
     media_type: str
-    changed: str
+    change_note: str
 
 
 def read_header(image: Image.Image, data: bytes, name: str) -> Header:
@@ -85,13 +85,15 @@ def read_header(image: Image.Image, data: bytes, name: str) -> Header:
     try:
         size = image.size
         if image.format == "TIFF":  # Pillow may have swapped the sides already
-            width, height = (image.tag_v2[tag] for tag in TIFF_SIZE)  # type: ignore[attr-defined]
+            width, height = (image.tag_v2[tag] for tag in TIFF_SIZE_TAGS)  # type: ignore[attr-defined]
             size = int(width), int(height)
         if _read_orientation(image, data) in SWAPPED_ORIENTATIONS:
             size = size[::-1]
-        return Header(size, PASSED_THROUGH.get(image.format or "", ""), _list_changes(image, data))
+        return Header(
+            size, PASSED_THROUGH_TYPES.get(image.format or "", ""), _list_changes(image, data)
+        )
     except DECODING_ERRORS as exc:
-        raise _damage_error(name, exc) from exc
+        raise _make_damage_error(name, exc) from exc
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -113,28 +115,29 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     except PictureError as exc:
         raise PictureError(f"{name}: {exc}") from exc
     except DECODING_ERRORS as exc:
-        raise _damage_error(name, exc) from exc
+        raise _make_damage_error(name, exc) from exc
 
 
 def _copy_pixels(image: Image.Image) -> NDArray[np.uint8]:
     """Return the pixels of an RGB image, copied in bands; Pillow would hold them three times."""
     width, height = image.size
-    pixels, rows = np.empty((height, width, 3), np.uint8), 1 + BAND // width
+    pixels, rows = np.empty((height, width, 3), np.uint8), 1 + BAND_PIXELS // width
     for top in range(0, height, rows):
         band = image.crop((0, top, width, min(top + rows, height)))
         pixels[top : top + rows] = np.asarray(band)
     return pixels
 
 
-def _damage_error(name: str, exc: BaseException) -> PictureError:
+def _make_damage_error(name: str, exc: BaseException) -> PictureError:
     return PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again")
 
 
 def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
-    if NETPBM_PATTERN.match(data) and not NETPBM_HEADER_PATTERN.match(data, 0, MAX_HEADER):
+    if NETPBM_PATTERN.match(data) and not NETPBM_HEADER_PATTERN.match(data, 0, MAX_HEADER_BYTES):
         raise PictureError(
-            f"{name}: not a readable image; its first {MAX_HEADER:,} bytes contain no image size"
+            f"{name}: not a readable image; its first {MAX_HEADER_BYTES:,} bytes"
+            " contain no image size"
         )
     try:
         image = Image.open(io.BytesIO(data), formats=_list_formats())
@@ -161,12 +164,12 @@ def open_image(data: bytes, name: str) -> Image.Image:
 
 @cache
 def _list_formats() -> tuple[str, ...]:
-    """Return the members of FORMATS that the installed Pillow supports. Loading only their plugins
-    is faster than loading all."""
+    """Return the members of ACCEPTED_FORMATS that the installed Pillow supports. Loading only their
+    plugins is faster than loading all."""
     with suppress(ImportError):  # an older Pillow lacks AVIF
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
-    return tuple(name for name in FORMATS if name in Image.OPEN)
+    return tuple(name for name in ACCEPTED_FORMATS if name in Image.OPEN)
 
 
 def _read_orientation(image: Image.Image, data: bytes) -> int:
@@ -208,14 +211,14 @@ def _make_srgb_transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform |
 
 def _list_changes(image: Image.Image, data: bytes) -> str:
     # Pillow presents a PNG with 16 bits per channel as 8-bit RGB or RGBA
-    deep_png = image.format == "PNG" and data[PNG_DEPTH] == 16
+    deep_png = image.format == "PNG" and data[PNG_DEPTH_OFFSET] == 16
     profile = _describe_profile(image.info.get("icc_profile"), _get_color_mode(image, data))
     changes = {
-        f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
+        f"{image.format} is not sent to models": image.format not in PASSED_THROUGH_TYPES,
         "EXIF orientation applied": _read_orientation(image, data) != 1,
         "transparency laid on white": _is_transparent(image),
         "first frame of several": getattr(image, "is_animated", False),
-        "16 bit scaled to 8": image.mode in SIXTEEN_BIT or deep_png,
+        "16 bit scaled to 8": image.mode in SIXTEEN_BIT_MODES or deep_png,
         f"{image.mode} converted to RGB": (
             image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F")
         ),
@@ -225,7 +228,7 @@ def _list_changes(image: Image.Image, data: bytes) -> str:
 
 
 def _is_transparent(image: Image.Image) -> bool:
-    return image.mode in WITH_ALPHA or "transparency" in image.info
+    return image.mode in ALPHA_MODES or "transparency" in image.info
 
 
 def _extract_alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | None:
@@ -234,11 +237,11 @@ def _extract_alpha(image: Image.Image, data: bytes, orientation: int) -> Image.I
     if not _is_transparent(image):
         return None
     key = image.info.get("transparency")
-    if image.mode in WITH_ALPHA:
+    if image.mode in ALPHA_MODES:
         return image.getchannel("A")
     if image.mode == "P":
         return image.convert("RGBA").getchannel("A")
-    depth, values = data[PNG_DEPTH] if image.format == "PNG" else 8, np.asarray(image)
+    depth, values = data[PNG_DEPTH_OFFSET] if image.format == "PNG" else 8, np.asarray(image)
     if depth == 16 and image.mode == "RGB":
         hidden = Image.fromarray((_decode_deep_rgb(data) == key).all(-1))
         if orientation in ORIENTATION_OPERATIONS:
@@ -264,9 +267,9 @@ def _decode_deep_rgb(data: bytes) -> NDArray[np.int64]:
 
 def _get_color_mode(image: Image.Image, data: bytes) -> str:
     """Return the 8-bit colour mode of an image, ignoring transparency: L, RGB, CMYK or LAB."""
-    if image.format == "PNG" and data[PNG_COLORS] in PNG_GREYS:
+    if image.format == "PNG" and data[PNG_COLOR_TYPE_OFFSET] in PNG_GREY_TYPES:
         return "L"
-    if image.mode in ("L", "LA", "1", *SIXTEEN_BIT):
+    if image.mode in ("L", "LA", "1", *SIXTEEN_BIT_MODES):
         return "L"
     return image.mode if image.mode in ("CMYK", "LAB") else "RGB"
 
@@ -276,7 +279,7 @@ def _remove_alpha(image: Image.Image, data: bytes) -> Image.Image:
     mode = _get_color_mode(image, data)
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
-    elif image.mode in SIXTEEN_BIT or image.mode == "F":
+    elif image.mode in SIXTEEN_BIT_MODES or image.mode == "F":
         image = _to_eight_bit(image)
     return image if image.mode == mode else image.convert(mode)
 
@@ -285,7 +288,7 @@ def _to_eight_bit(image: Image.Image) -> Image.Image:
     advice = "save it with 8 or 16 bits"
     if image.mode == "F":
         raise PictureError(f"floating-point pixels have no fixed range; {advice}")
-    if image.mode not in SIXTEEN_BIT:
+    if image.mode not in SIXTEEN_BIT_MODES:
         return image
     values = np.asarray(image)
     if values.min() < 0 or values.max() > 65535:

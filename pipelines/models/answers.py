@@ -14,7 +14,7 @@ from yarl import URL
 
 from looktwice.pipelines.counted import shorten_text
 from looktwice.pipelines.json_input import map_texts, read_json
-from looktwice.pipelines.model import CALLS_AS_TEXT, ModelError, Reply, Usage
+from looktwice.pipelines.model import CALLS_AS_TEXT_ADVICE, ModelError, Reply, Usage
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import (
     explain_key_setup,
@@ -40,16 +40,16 @@ STATUS_ADVICE = {
 }
 
 
-ATTACHED_FIELDS = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
+ATTACHED_REGEX = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
 
 
 SETTING_ADVICE = (
     (
-        rf"(missing|lacks?)\b.*{ATTACHED_FIELDS}|{ATTACHED_FIELDS}.*(missing|must be passed)",
+        rf"(missing|lacks?)\b.*{ATTACHED_REGEX}|{ATTACHED_REGEX}.*(missing|must be passed)",
         "an earlier reply lacks fields that must be sent back; run again with another `--cache`",
     ),
     (
-        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED_FIELDS})|(property|field|name|parameter)\W+{ATTACHED_FIELDS}",
+        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED_REGEX})|(property|field|name|parameter)\W+{ATTACHED_REGEX}",
         "make the stage drop what was attached to its replies: `history: {attached: drop}`",
     ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
@@ -75,7 +75,10 @@ SETTING_ADVICE = (
         r"json_schema|response_format",
         "leave the stage's schema out, or use a model that supports schemas",
     ),
-    (r"tool[_ ]choice|\btools?\b", f"serve the model with tool calls enabled, or {CALLS_AS_TEXT}"),
+    (
+        r"tool[_ ]choice|\btools?\b",
+        f"serve the model with tool calls enabled, or {CALLS_AS_TEXT_ADVICE}",
+    ),
     (
         r"image_url|multimodal|vision|image input|images? (are|is) not",
         "use a model that accepts images",
@@ -95,7 +98,7 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     anything else, including an empty reply without billed tokens, which is an unreported failure of
     the server."""
     keys = list_known_keys()
-    data, error, no_json = _parse(response, keys)
+    data, error, no_json = _parse_body(response, keys)
     engine = response.headers.get("server", "")
     if error and is_filter_error(_collect_errors(data, error), find_status(response.status, error)):
         served_by = {"engine": engine} if engine else {}
@@ -139,7 +142,7 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
 def read_value(response: HttpResponse, endpoint: str) -> Any:
     """Read the JSON value of a response that is not a chat completion. Raises ModelError for a
     refusal and for anything that is not JSON."""
-    data, error, fault = _parse(response, list_known_keys())
+    data, error, fault = _parse_body(response, list_known_keys())
     if error or not 200 <= response.status < 300:
         raise make_refusal(response, endpoint, error or {}, data)
     if fault:
@@ -183,7 +186,7 @@ def make_refusal(
     return ModelError(f"{fault}; {advice}", status=status)
 
 
-def _parse(
+def _parse_body(
     response: HttpResponse, keys: Sequence[str]
 ) -> tuple[Any, Mapping[str, Any] | None, str]:
     """Return the value of a body with keys masked, the error in it, and why it is not JSON. All

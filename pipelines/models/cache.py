@@ -37,13 +37,13 @@ VERSION = 1
 MAX_INLINE_BYTES = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
-BUSY_SECONDS = 60.0
-CHECK_SECONDS = 0.02  # between checks whether another caller has received the reply
+BUSY_TIMEOUT_SECONDS = 60.0
+CLAIM_POLL_SECONDS = 0.02  # between checks whether another caller has received the reply
 NETWORK_PATTERN = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
 )
-SCHEMA = """
+SCHEMA_STATEMENTS = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS replies (
@@ -70,7 +70,7 @@ class StoredReply(NamedTuple):
     model: str
     blob: str
     size: int
-    stored: float
+    stored_at: float
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ class Store:
         self._claimed: set[str] = (
             set()
         )  # requests that this process has claimed and not answered yet
-        self._owner_life = self._owner_lock(self._owner)
+        self._owner_life = self._open_owner_lock(self._owner)
 
     def get(self, key: str) -> Reply | None:
         """Return the reply under a key, or None. Removes and ignores a damaged row, a row whose
@@ -136,15 +136,15 @@ class Store:
 
     @contextmanager
     def claim(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
-        """Yield the stored reply, or None to the one caller, among all processes, that must send
-        the request now. The other callers wait for its reply.
+        """Yield the stored reply; to one caller among all processes, yield None. That caller must
+        send the request now, and the others wait for its reply.
 
         If it stores nothing, fails or is killed, the next caller sends the request. Raises Stopped
         if `stop` is set meanwhile, and CacheError.
         """
         with track_time("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
-                if stop.wait(CHECK_SECONDS):
+                if stop.wait(CLAIM_POLL_SECONDS):
                     raise Stopped("stopped while the same request was in flight")
         try:
             yield reply
@@ -162,14 +162,14 @@ class Store:
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
         for (owner,) in self._run(others, key, self._owner):
-            lock = self._owner_lock(owner)
+            lock = self._open_owner_lock(owner)
             with self._convert_errors(), suppress(Timeout):
                 lock.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
                 _release_lock(lock)
         return False
 
-    def _owner_lock(self, owner: bytes) -> FileLock:
+    def _open_owner_lock(self, owner: bytes) -> FileLock:
         """Return the lock that an owner of claims holds while it lives; the system releases it at
         once if the process is killed."""
         return FileLock(self.folder / "asking" / owner.hex(), thread_local=False)
@@ -177,13 +177,13 @@ class Store:
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
 
-    def rows(self) -> Iterator[StoredReply]:
+    def iterate_rows(self) -> Iterator[StoredReply]:
         """Yield all rows, without their replies."""
         columns = "key, model, coalesce(blob, ''), coalesce(length(reply), 0), stored"
         for row in map(StoredReply._make, self._run(f"SELECT {columns} FROM replies")):
             size = row.size
             with suppress(OSError, ValueError):
-                size = self.blobs.path(row.blob).stat().st_size
+                size = self.blobs.get_path(row.blob).stat().st_size
             yield row._replace(size=size)
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
@@ -238,11 +238,11 @@ class Store:
         (self.folder / "asking").mkdir(parents=True, exist_ok=True)
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
         )
         self._owner_life.acquire()
         try:
-            with FileLock(self.folder / ".opening", timeout=BUSY_SECONDS):
+            with FileLock(self.folder / ".opening", timeout=BUSY_TIMEOUT_SECONDS):
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version not in (0, VERSION):
                     raise CacheError(
@@ -259,7 +259,7 @@ class Store:
                             f"{path} is not a reply cache ({name!r} is a {kind}); move it away, or"
                             f" set {self.setting} to another folder"
                         )
-                connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
+                connection.executescript(f"{SCHEMA_STATEMENTS} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
             _release_lock(self._owner_life)
@@ -281,8 +281,8 @@ class Store:
         return b""
 
     def _delete_blob(self, sha: str) -> None:
-        self.blobs.path(sha).unlink(missing_ok=True)
-        self.blobs.known.discard(sha)
+        self.blobs.get_path(sha).unlink(missing_ok=True)
+        self.blobs.known_names.discard(sha)
 
 
 def _close(connection: sqlite3.Connection, lock: FileLock, process: int) -> None:
@@ -311,13 +311,13 @@ class Cached(ModelWrapper):
 
     If several callers make the same request, in this process or in others with this store, one
     sends it and the others wait for its reply (marked `cached`); if it fails, the next caller sends
-    it. Failures are not stored. With `only`, a request that is not stored raises ModelError.
+    it. Failures are not stored. With `only_cached`, a request that is not stored raises ModelError.
     Setting `stop` ends the wait for another process. `on_fault` is called when the store fails,
     even if the caller ignores the CacheError, and `on_hit` on each cache hit.
     """
 
     store: Store
-    only: bool = False
+    only_cached: bool = False
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_fault: Callable[[str], None] = field(default=lambda reason: None, repr=False)
     on_hit: Callable[[], None] = field(default=lambda: None, repr=False)
@@ -328,8 +328,12 @@ class Cached(ModelWrapper):
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
         key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
-            with nullcontext(store.get(key)) if self.only else store.claim(key, self.stop) as reply:
-                if reply is None and not self.only:
+            with (
+                nullcontext(store.get(key))
+                if self.only_cached
+                else store.claim(key, self.stop) as reply
+            ):
+                if reply is None and not self.only_cached:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)
         except CacheError as exc:

@@ -14,7 +14,7 @@ from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
-    SAMPLING,
+    SAMPLING_RANGES,
     CallOptions,
     Messages,
     ModelError,
@@ -31,12 +31,12 @@ from looktwice.pipelines.models.keys import (
     mask_keys,
     reject_keys,
 )
-from looktwice.pipelines.models.limits import IN_FLIGHT, LIMIT_RANGES, SERVERS
+from looktwice.pipelines.models.limits import DEFAULT_IN_FLIGHT, LIMIT_RANGES, SERVERS
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesField,
-    Detail,
-    Pictures,
+    ImageDetail,
+    PicturePlacement,
     make_request_pieces,
     make_wire_messages,
     make_wire_options,
@@ -44,10 +44,10 @@ from looktwice.pipelines.models.wire import (
 from looktwice.pipelines.ranges import Ranged
 
 OPENAI_URL = "https://api.openai.com/v1"
-PROBE_SECONDS = 10.0
+PROBE_TIMEOUT_SECONDS = 10.0
 
 
-Sign = Callable[[str | None], dict[str, str]]
+MakeAuthHeaders = Callable[[str | None], dict[str, str]]
 """Returns the headers that carry an API key, if there is one."""
 
 
@@ -91,19 +91,19 @@ class ChatAPI(Ranged):
     seed: int | None = None
     logprobs: int | None = None
     effort: str | None = None
-    detail: Detail | None = None
-    pictures: Pictures = "user"
+    detail: ImageDetail | None = None
+    pictures: PicturePlacement = "user"
     system: str = ""
     token_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     choices_as: ChoicesField | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = field(default=600.0, metadata=NOT_IDENTITY)
-    in_flight: int = field(default=IN_FLIGHT, metadata=NOT_IDENTITY)
+    in_flight: int = field(default=DEFAULT_IN_FLIGHT, metadata=NOT_IDENTITY)
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
     multiprocess: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
-    ranges = (*SAMPLING, *LIMIT_RANGES, "timeout > 0")
+    ranges = (*SAMPLING_RANGES, *LIMIT_RANGES, "timeout > 0")
     reserved: ClassVar[Set[str]] = RESERVED_FIELDS
 
     def __post_init__(self) -> None:
@@ -175,14 +175,14 @@ class ChatAPI(Ranged):
         """
         for url in self.urls:
             try:
-                response = self.send("GET", url, "models", None, PROBE_SECONDS)
+                response = self.send("GET", url, "models", None, PROBE_TIMEOUT_SECONDS)
             except ModelError as exc:
                 if exc.unreached:
                     SERVERS.pause(url)
-                    if url == self.urls[-1] and all(map(SERVERS.paused.get, self.urls)):
+                    if url == self.urls[-1] and all(map(SERVERS.paused_until.get, self.urls)):
                         raise
                 continue
-            SERVERS.paused.pop(url, None)
+            SERVERS.paused_until.pop(url, None)
             if response.status == 401:
                 read_response(response, url, 0.0)
 
@@ -191,7 +191,7 @@ class ChatAPI(Ranged):
     ) -> Reply:
         """Send one request, without retrying. Raises ModelError, PictureError, or Stopped if the
         run cancelled the call."""
-        body = make_request_pieces(self.body(messages, draw, options))
+        body = make_request_pieces(self.make_body(messages, draw, options))
 
         def ask(url: str) -> Reply:
             start = time.perf_counter()
@@ -210,19 +210,20 @@ class ChatAPI(Ranged):
         body: Body | None,
         timeout: float,
         kind: str = "application/json",
-        most: int | None = None,
-        sign: Sign | None = None,
+        max_bytes: int | None = None,
+        make_auth_headers: MakeAuthHeaders | None = None,
     ) -> HttpResponse:
         """Send a request to a path of one server and return the response, which may have up to
-        `most` bytes (default: 16 MiB).
+        `max_bytes` bytes (default: 16 MiB).
 
-        `kind` is the media type of the body; `sign` makes the headers that carry the key. Raises
-        ModelError.
+        `kind` is the media type of the body; `make_auth_headers` makes the headers that carry the
+        key. Raises ModelError.
         """
-        headers = ({"Content-Type": kind} if kind else {}) | (sign or self.sign)(find_key(url))
+        make_headers = make_auth_headers or self.make_auth_headers
+        headers = ({"Content-Type": kind} if kind else {}) | make_headers(find_key(url))
         try:
             response = get_http_loop().request(
-                method, f"{url}/{path}", body, headers, timeout, most
+                method, f"{url}/{path}", body, headers, timeout, max_bytes
             )
         except ModelError as exc:  # it may quote what the server sent
             raise exc.with_message(mask_keys(str(exc))) from exc.__cause__
@@ -230,7 +231,7 @@ class ChatAPI(Ranged):
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the headers that carry the key, if there is one."""
         return make_bearer_header(key)
 
@@ -238,12 +239,12 @@ class ChatAPI(Ranged):
         """Read the reply in a response. Raises ModelError."""
         return read_response(response, url, seconds)
 
-    def body(
+    def make_body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> dict[str, Any]:
         """Return the request as plain JSON values, with payloads for pictures. Raises ModelError
         for options that this endpoint does not support."""
-        full = options.filled_from(self)
+        full = options.fill_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
         asked = make_wire_options(full, self.token_field, self.choices_as)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from yarl import URL
 
 from looktwice.pipelines.json_input import repair_text
-from looktwice.pipelines.model import STOPPING, ModelError, Stopped
-from looktwice.pipelines.picture import PART, Payload, join_pieces
+from looktwice.pipelines.model import STOP_EVENT, ModelError, Stopped
+from looktwice.pipelines.picture import BASE64_PART_BYTES, Payload, join_pieces
 from looktwice.pipelines.runtime.process import CANCELLERS
 
 if TYPE_CHECKING:  # saves a tenth of a second in a run without a server
@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 Body = bytes | Sequence[bytes | Payload]
 """A request body, whole or in pieces; its pictures are sent as base64."""
 
-CONNECT_SECONDS = 10.0
-CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
+CONNECT_TIMEOUT_SECONDS = 10.0
+MIN_CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
 # bytes of a decompressed body: 8,000 tokens with 20 alternatives; parsing takes 20 times the memory
-MAX_BYTES = 16 << 20
+MAX_RESPONSE_BYTES = 16 << 20
 
 
 class HttpResponse(NamedTuple):
@@ -50,7 +50,7 @@ class HttpLoop:
         default_factory=lambda: import_module("asyncio").new_event_loop()
     )
     session: aiohttp.ClientSession | None = None
-    waiting: set[Future[Any]] = field(default_factory=set)
+    pending_futures: set[Future[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
@@ -68,7 +68,7 @@ class HttpLoop:
         import asyncio
 
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        self.waiting.add(future)
+        self.pending_futures.add(future)
         try:
             return future.result()
         except CancelledError:
@@ -77,7 +77,7 @@ class HttpLoop:
             future.cancel()
             raise
         finally:
-            self.waiting.discard(future)
+            self.pending_futures.discard(future)
 
     def request(
         self,
@@ -86,23 +86,25 @@ class HttpLoop:
         body: Body | None,
         headers: Mapping[str, str],
         timeout: float,
-        most: int | None = None,
+        max_bytes: int | None = None,
     ) -> HttpResponse:
-        """Send one request, without redirects and cookies. `timeout` is in seconds; `most` limits
-        the response in bytes (default: 16 MiB).
+        """Send one request, without redirects and cookies. `timeout` is in seconds; `max_bytes`
+        limits the response in bytes (default: 16 MiB).
 
         Raises ModelError if no response arrived, Stopped if the request was not sent.
         """
         import aiohttp
 
-        stopping, most = STOPPING.get(), most or MAX_BYTES
+        stopping, max_bytes = STOP_EVENT.get(), max_bytes or MAX_RESPONSE_BYTES
         pieces = [body] if isinstance(body, bytes) else body or ()
         data: bytes | AsyncIterator[bytes] | None = None
-        if (size := sum(map(len, pieces))) >= CHUNKED_BYTES:  # at once, it would block the loop
+        if (size := sum(map(len, pieces))) >= MIN_CHUNKED_BYTES:  # at once, it would block the loop
             headers, data = {**headers, "Content-Length": str(size)}, _write(pieces)
         elif body is not None:
             data = join_pieces(pieces)
-        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
+        limit = aiohttp.ClientTimeout(
+            total=timeout, sock_connect=min(timeout, CONNECT_TIMEOUT_SECONDS)
+        )
 
         async def exchange() -> HttpResponse:
             if stopping is not None and stopping.is_set():
@@ -121,7 +123,9 @@ class HttpLoop:
                     proxy=find_proxy(url),
                 ) as response:
                     names = {name.lower(): repair_text(t) for name, t in response.headers.items()}
-                    return HttpResponse(response.status, names, await _read(response, url, most))
+                    return HttpResponse(
+                        response.status, names, await _read(response, url, max_bytes)
+                    )
             except (aiohttp.ClientError, OSError) as exc:
                 raise make_connection_error(url, timeout, exc) from exc
 
@@ -129,7 +133,7 @@ class HttpLoop:
 
     def cancel(self) -> None:
         """Cancel all requests in flight; their callers get Stopped."""
-        for future in tuple(self.waiting):
+        for future in tuple(self.pending_futures):
             future.cancel()
 
     def close(self) -> None:
@@ -148,22 +152,23 @@ async def _write(pieces: Sequence[bytes | Payload]) -> AsyncIterator[bytes]:
     """Yield a request in parts."""
     for piece in pieces:
         if isinstance(piece, bytes):
-            for at in range(0, len(piece), PART):
-                yield piece[at : at + PART]
+            for at in range(0, len(piece), BASE64_PART_BYTES):
+                yield piece[at : at + BASE64_PART_BYTES]
         else:
             for part in piece:
                 yield part
 
 
-async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
-    """Read the whole body, decompressed. Raises ModelError as soon as it exceeds `most` bytes."""
+async def _read(response: aiohttp.ClientResponse, url: str, max_bytes: int) -> bytes:
+    """Read the whole body, decompressed. Raises ModelError as soon as it exceeds `max_bytes`
+    bytes."""
     body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
-        if len(body) > most:
+        if len(body) > max_bytes:
             raise ModelError(
-                f"{get_url_origin(url)} answered with more than {most >> 20} MiB, too much for a"
-                " reply; set `max_tokens`, and ask for fewer `logprobs`",
+                f"{get_url_origin(url)} answered with more than {max_bytes >> 20} MiB, too much for"
+                " a reply; set `max_tokens`, and ask for fewer `logprobs`",
                 status=response.status,
                 retryable=response.status >= 500,
             )
@@ -189,12 +194,12 @@ def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelErro
     certificate errors and invalid URLs."""
     import aiohttp
 
-    place, within = get_url_origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
+    place, within = get_url_origin(url), f"{min(timeout, CONNECT_TIMEOUT_SECONDS):g} s"
     is_retryable = is_unreached = True
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
         text = f"{place} cannot be reached (no connection within {within}); is the server running?"
     elif isinstance(exc, TimeoutError):
-        text = f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow"
+        text = f"{place} did not answer within {timeout:g} s; raise `timeout` if the server is slow"
         is_unreached = False
     elif isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         text = (
@@ -215,17 +220,21 @@ def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelErro
 
 
 _lock = threading.Lock()
-_current: HttpLoop | None = None
+_current_loop: HttpLoop | None = None
 
 
 def get_http_loop() -> HttpLoop:
     """Return the loop of this process, started on first use; a forked child gets its own."""
-    global _current
+    global _current_loop
     with _lock:
-        if _current is None or _current.pid != os.getpid() or _current.loop.is_closed():
-            _current = HttpLoop()
-            atexit.register(_current.close)
-        return _current
+        if (
+            _current_loop is None
+            or _current_loop.pid != os.getpid()
+            or _current_loop.loop.is_closed()
+        ):
+            _current_loop = HttpLoop()
+            atexit.register(_current_loop.close)
+        return _current_loop
 
 
 CANCELLERS.append(lambda: get_http_loop().cancel())

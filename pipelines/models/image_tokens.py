@@ -16,7 +16,7 @@ from looktwice.pipelines.models.processors.layouts import (
     find_rule,
     read_rules,
 )
-from looktwice.pipelines.models.wire import Detail
+from looktwice.pipelines.models.wire import ImageDetail
 
 CELL_SIDE = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
 
@@ -24,7 +24,7 @@ CELL_SIDE = 28  # pixels per side of one token: Claude's, Qwen's, and our guess 
 class ImageRule(NamedTuple):
     """A function from picture size to tokens, and whether the provider publishes this rule."""
 
-    tokens: Callable[[Size], int]
+    count_tokens: Callable[[Size], int]
     published: bool = True
 
 
@@ -62,11 +62,11 @@ def compute_claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> 
     coordinates are pixels of that size."""
     long, short = max(size), min(size)
 
-    def too_large(side: int) -> bool:
+    def is_too_large(side: int) -> bool:
         resized = side, max(1, round(short * side / long))
         return ceil(side / CELL_SIDE) * CELL_SIDE > longest or count_cells(resized) > budget
 
-    side = max(1, bisect_left(range(1, long + 1), True, key=too_large))
+    side = max(1, bisect_left(range(1, long + 1), True, key=is_too_large))
     short_side = max(1, round(short * side / long))
     return (side, short_side) if size[0] >= size[1] else (short_side, side)
 
@@ -85,9 +85,9 @@ def count_cells(size: Size) -> int:
     return ceil(size[0] / CELL_SIDE) * ceil(size[1] / CELL_SIDE)
 
 
-HIGH_DETAIL = partial(count_openai_patch_tokens, budget=2500, longest=2048)
-LARGE_INPUT_CLAUDE = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
-ORIGINAL_DETAIL = partial(count_openai_patch_tokens, budget=10_000, longest=6000)
+count_high_detail_tokens = partial(count_openai_patch_tokens, budget=2500, longest=2048)
+LARGE_INPUT_CLAUDE_REGEX = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
+count_original_detail_tokens = partial(count_openai_patch_tokens, budget=10_000, longest=6000)
 PUBLISHED_RULES = rf"""
 gpt-4o-mini                      tiles base=2833 tile=5667
 gpt-(4\.1|5)-mini                patches factor=1.62
@@ -101,7 +101,7 @@ gpt-5\.[5-9]                     original
 o[13](?!-mini)                   tiles base=75 tile=150
 gpt-5(?![\d.])                   tiles base=70 tile=140
 computer-use                     tiles base=65 tile=129
-{LARGE_INPUT_CLAUDE} claude longest=2576 budget=4784
+{LARGE_INPUT_CLAUDE_REGEX} claude longest=2576 budget=4784
 claude                           claude
 gemini-3                         gemini_3
 gemini-2                         gemini_2
@@ -109,8 +109,8 @@ gemini-2                         gemini_2
 TOKEN_COUNTERS: dict[str, Callable[..., int]] = {
     "tiles": count_openai_tile_tokens,
     "patches": count_openai_patch_tokens,
-    "high": HIGH_DETAIL,
-    "original": ORIGINAL_DETAIL,
+    "high": count_high_detail_tokens,
+    "original": count_original_detail_tokens,
     "claude": count_claude_tokens,
     "gemini_3": lambda size: 1120,
     "gemini_2": count_gemini_tokens,
@@ -118,7 +118,7 @@ TOKEN_COUNTERS: dict[str, Callable[..., int]] = {
 RULES = read_rules(PUBLISHED_RULES, TOKEN_COUNTERS)
 
 
-def find_image_rule(model: str, detail: Detail | None = None) -> ImageRule:
+def find_image_rule(model: str, detail: ImageDetail | None = None) -> ImageRule:
     """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
     if layout := find_processor(model):
         return ImageRule(lambda size: layout(size).tokens)
@@ -128,6 +128,9 @@ def find_image_rule(model: str, detail: Detail | None = None) -> ImageRule:
     if detail == "low" and isinstance(rule, partial) and "base" in rule.keywords:
         base = int(rule.keywords["base"])
         return ImageRule(lambda size: base)
-    if rule in (HIGH_DETAIL, ORIGINAL_DETAIL) and detail in ("high", "original"):
-        rule = HIGH_DETAIL if detail == "high" else ORIGINAL_DETAIL
+    if rule in (count_high_detail_tokens, count_original_detail_tokens) and detail in (
+        "high",
+        "original",
+    ):
+        rule = count_high_detail_tokens if detail == "high" else count_original_detail_tokens
     return ImageRule(rule)

@@ -16,7 +16,7 @@ from yarl import URL
 from looktwice.pipelines.json_input import iterate_leaves
 from looktwice.pipelines.model import ModelError
 
-KEYS: Mapping[str, str] = {
+KEY_VARIABLES: Mapping[str, str] = {
     "api.openai.com": "OPENAI_API_KEY",
     "openrouter.ai": "OPENROUTER_API_KEY",
     "generativelanguage.googleapis.com": "GEMINI_API_KEY",
@@ -101,19 +101,19 @@ def _read_key_table() -> list[tuple[str, str]]:
     return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
 
 
-def list_key_variables(at: URL) -> list[str]:
+def list_key_variables(endpoint: URL) -> list[str]:
     """Return the variables that hold a host's key; variables in LOOKTWICE_KEYS come first.
 
     Raises ModelError if an entry is not a variable name, without repeating it: it may be a key.
     """
     variables = []
-    for number, (host, name) in enumerate([*_read_key_table(), *KEYS.items()], 1):
+    for number, (host, name) in enumerate([*_read_key_table(), *KEY_VARIABLES.items()], 1):
         if not VARIABLE_PATTERN.fullmatch(name):
             raise ModelError(
-                f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
-                " put the key itself into that environment variable"
+                f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as"
+                f" {endpoint.host}=MY_KEY; put the key itself into that environment variable"
             )
-        if host in (at.host, f"{at.host}:{at.port}"):
+        if host in (endpoint.host, f"{endpoint.host}:{endpoint.port}"):
             variables.append(name)
     return variables
 
@@ -127,7 +127,7 @@ def list_known_keys() -> Sequence[str]:
     """
     get = os.environ.get
     secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXY_VARIABLES]
-    secrets += [get(name, "").strip() for name in KEYS.values()]
+    secrets += [get(name, "").strip() for name in KEY_VARIABLES.values()]
     for _, name in _read_key_table():
         is_variable = VARIABLE_PATTERN.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)
@@ -163,5 +163,5 @@ def reject_keys(**settings: Any) -> None:
             shown = shown.rpartition(".")[0] if masked else shown  # the key is in a name
             raise ValueError(
                 f"{shown} holds a key, and settings are written into every run; leave it"
-                " out, keys are sent automatically"
+                " out; keys are sent automatically"
             )

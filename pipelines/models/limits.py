@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import (
-    STOPPING,
+    STOP_EVENT,
     Model,
     ModelError,
     ModelWrapper,
@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
 LIMIT_RANGES = ("in_flight >= 1", "per_minute > 0")
 """Ranges of the settings that limit a model's calls."""
-IN_FLIGHT = 64  # concurrent calls by default
+DEFAULT_IN_FLIGHT = 64  # concurrent calls by default
 # seconds for which an unreachable server is skipped, unless all are unreachable
 SKIP_SECONDS = 30.0
 RATE_LIMIT_STATUSES = (429, 503)  # statuses that mean too many requests
@@ -52,41 +52,41 @@ class Pace:
     """
 
     rate: float = math.inf
-    due: float = 0.0
+    next_due: float = 0.0
     window_start: float = 0.0
     last_answer: float = 0.0
-    answered: int = 0
-    refused: int = 0
+    answer_count: int = 0
+    rejection_count: int = 0
 
     def seconds_left(self, now: float) -> float:
         """Return the seconds until this request may be sent; at 0, it counts as sent."""
-        if self.due > now:
-            return self.due - now
-        self.due = now + 1 / self.rate
+        if self.next_due > now:
+            return self.next_due - now
+        self.next_due = now + 1 / self.rate
         return 0.0
 
-    def record(self, refused: bool, now: float) -> None:
+    def record(self, is_rejected: bool, now: float) -> None:
         """Record an answer, or a rejection for too many requests. A pause starts a new window."""
         idle = now - self.last_answer
         self.rate = math.inf if idle > RATE_EXPIRY_SECONDS else self.rate
         if idle > max(MIN_WINDOW_SECONDS, 3 / self.rate):
             self._start_window(now)
         self.last_answer = now
-        self.refused += refused
-        self.answered += not refused
-        seconds, total = now - self.window_start, self.answered + self.refused
+        self.rejection_count += is_rejected
+        self.answer_count += not is_rejected
+        seconds, total = now - self.window_start, self.answer_count + self.rejection_count
         if seconds < MIN_WINDOW_SECONDS or (total < MIN_ANSWERS and seconds < SLOW_WINDOW_SECONDS):
             return
         if total < MIN_ANSWERS:
-            self.rate *= 1 if self.refused else 2
-        elif self.refused <= MAX_REJECTED_SHARE * total:
+            self.rate *= 1 if self.rejection_count else 2
+        elif self.rejection_count <= MAX_REJECTED_SHARE * total:
             self.rate *= RATE_GROWTH
-        elif self.answered:
-            self.rate = max(self.answered, total / 4) / seconds
+        elif self.answer_count:
+            self.rate = max(self.answer_count, total / 4) / seconds
         self._start_window(now)
 
     def _start_window(self, now: float) -> None:
-        self.window_start, self.answered, self.refused = now, 0, 0
+        self.window_start, self.answer_count, self.rejection_count = now, 0, 0
 
 
 @dataclass(eq=False)
@@ -94,9 +94,9 @@ class Servers:
     """The load of each server, by URL: its requests from this process, its pace, and the time until
     which it is paused."""
 
-    busy: Counter[str] = field(default_factory=Counter)
+    in_flight: Counter[str] = field(default_factory=Counter)
     paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
-    paused: dict[str, float] = field(default_factory=dict)
+    paused_until: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
@@ -110,7 +110,7 @@ class Servers:
             url, seconds = self._choose_server([url for url in urls if url not in tried])
             if seconds > 0:
                 with track_time("wait for a slot"):
-                    raise_if_stopped((STOPPING.get() or threading.Event()).wait(seconds))
+                    raise_if_stopped((STOP_EVENT.get() or threading.Event()).wait(seconds))
                 continue
             refused: bool | None = None
             try:
@@ -126,14 +126,14 @@ class Servers:
                     raise
             finally:
                 with self.lock:
-                    self.busy[url] -= 1
+                    self.in_flight[url] -= 1
                     if refused is not None:
                         self.paces[url].record(refused, time.monotonic())
 
     def pause(self, url: str) -> None:
         """Skip a server for `SKIP_SECONDS`."""
         with self.lock:
-            self.paused[url] = time.monotonic() + SKIP_SECONDS
+            self.paused_until[url] = time.monotonic() + SKIP_SECONDS
 
     def _choose_server(self, urls: Sequence[str]) -> tuple[str, float]:
         """Choose a server, and return its URL with the seconds to wait before choosing again; at 0,
@@ -145,11 +145,12 @@ class Servers:
             now = time.monotonic()
 
             def rank(url: str) -> tuple[bool, float, int]:
-                return self.paused.get(url, 0) > now, max(now, self.paces[url].due), self.busy[url]
+                due = max(now, self.paces[url].next_due)
+                return self.paused_until.get(url, 0) > now, due, self.in_flight[url]
 
             url = min(urls, key=rank)
             seconds = self.paces[url].seconds_left(now)
-            self.busy[url] += seconds == 0
+            self.in_flight[url] += seconds == 0
             return url, seconds
 
 
@@ -172,7 +173,7 @@ class Load(NamedTuple):
     waiting: int
 
     @property
-    def wanted(self) -> int:
+    def wanted_slots(self) -> int:
         """The number of slots that could be used now: requests in flight and waiting."""
         return self.in_flight + self.waiting
 
@@ -241,40 +242,43 @@ def list_limiters() -> dict[LimitKey, RateLimiter]:
 
 @dataclass(eq=False)
 class Budget:
-    """The budget of a run: at most `requests` of all models together, and at most `money` in total.
+    """The budget of a run: at most `max_requests` of all models together, and at most `max_money`
+    in total.
 
-    Every attempt counts as a request. `price` returns the cost of a model's tokens; `spent` is the
-    cost so far, including earlier commands. Before a request is sent, the highest cost of a request
-    of its model so far (`max_cost`) is reserved for it; until one is known, that model has one
-    request in flight at a time. A request that cannot be afforded waits until those in flight have
-    ended. When the budget is used up, `give_up` is called with the reason, and later requests raise
-    Stopped. `uncounted` returns the reason if the cost is unknown. `max_cost` and `in_flight` are
-    keyed by the identity of the model. `lost` holds the usage billed for responses that were not
-    replies, with the model.
+    Every attempt counts as a request. `compute_cost` returns the cost of a model's tokens;
+    `spent_money` is the cost so far, including earlier commands. Before a request is sent, the
+    highest cost of a request of its model so far (`max_cost`) is reserved for it; until one is
+    known, that model has one request in flight at a time. A request that cannot be afforded waits
+    until those in flight have ended. When the budget is used up, `give_up` is called with the
+    reason, and later requests raise Stopped. `explain_unknown_cost` returns the reason if the cost
+    is unknown. `max_cost` and `in_flight` are keyed by the identity of the model. `lost_usage`
+    holds the usage billed for responses that were not replies, with the model.
     """
 
-    requests: int | None = None
-    money: float | None = None
-    price: Callable[[Any, Usage], float] = lambda model, usage: 0.0
-    uncounted: Callable[[], str] = lambda: ""
+    max_requests: int | None = None
+    max_money: float | None = None
+    compute_cost: Callable[[Any, Usage], float] = lambda model, usage: 0.0
+    explain_unknown_cost: Callable[[], str] = lambda: ""
     give_up: Callable[[str], None] = lambda reason: None
-    spent: float = 0.0
+    spent_money: float = 0.0
     max_cost: dict[str, float] = field(default_factory=dict)
-    lost: list[tuple[Any, Usage]] = field(default_factory=list)
-    sent: int = 0
+    lost_usage: list[tuple[Any, Usage]] = field(default_factory=list)
+    sent_count: int = 0
     in_flight: Counter[str] = field(default_factory=Counter)
-    settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    settled_condition: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def reserve(self, model: Model, stop: threading.Event) -> None:
         """Count a request that is about to be sent and reserve money for it. Raises Stopped if the
         budget is used up."""
-        with self.settled:
+        with self.settled_condition:
             # requests in flight may cost less than was reserved
-            while (why := self._used_up(model.identity)) and any(self.in_flight.values()):
-                self.settled.wait(POLL_SECONDS)
+            while (why := self._explain_exhaustion(model.identity)) and any(
+                self.in_flight.values()
+            ):
+                self.settled_condition.wait(POLL_SECONDS)
                 raise_if_stopped(stop.is_set())
             if not why:
-                self.sent += 1
+                self.sent_count += 1
                 self.in_flight[model.identity] += 1
                 return
         self.give_up(why)
@@ -282,33 +286,37 @@ class Budget:
 
     def settle(self, model: Model, usage: Usage | None) -> None:
         """Book the cost of a finished request, if the server reported its usage."""
-        with self.settled:
+        with self.settled_condition:
             self.in_flight[model.identity] -= 1
             if usage is not None:
-                price = self.price(model, usage)
-                self.spent += price
+                price = self.compute_cost(model, usage)
+                self.spent_money += price
                 self.max_cost[model.identity] = max(price, self.max_cost.get(model.identity, 0.0))
-            self.settled.notify_all()
+            self.settled_condition.notify_all()
 
-    def _used_up(self, identity: str) -> str:
+    def _explain_exhaustion(self, identity: str) -> str:
         """Explain why no further request may be sent now; "" if one may."""
-        if self.requests is not None and self.sent >= self.requests:
-            return f"{format_count(self.sent, 'request')} sent, the limit of --max-requests"
-        if self.money is None:
+        if self.max_requests is not None and self.sent_count >= self.max_requests:
+            return f"{format_count(self.sent_count, 'request')} sent, the limit of --max-requests"
+        if self.max_money is None:
             return ""
-        if why := self.uncounted():
+        if why := self.explain_unknown_cost():
             return f"{why}, and --budget needs it; use --max-requests"
         price = self.max_cost.get(identity)
         if price == 0.0:  # a model that costs nothing
             return ""
         booked = sum(count * self.max_cost.get(name, 0) for name, count in self.in_flight.items())
         is_priced = price is not None or not self.in_flight[identity]
-        is_left = self.spent < self.money
-        if is_priced and is_left and self.spent + booked + (price or 0) <= self.money * (1 + 1e-9):
+        is_left = self.spent_money < self.max_money
+        if (
+            is_priced
+            and is_left
+            and self.spent_money + booked + (price or 0) <= self.max_money * (1 + 1e-9)
+        ):
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (
-            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more};"
+            f"{self.spent_money:,.4g} spent of a --budget of {self.max_money:,.4g}{more};"
             " raise it to continue"
         )
 
@@ -321,7 +329,7 @@ class Limited(Ranged, ModelWrapper):
     A server that often reports too many requests is sent only as many per second as it answers.
     """
 
-    in_flight: int = IN_FLIGHT
+    in_flight: int = DEFAULT_IN_FLIGHT
     per_minute: float | None = None
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     budget: Budget = field(default_factory=Budget, repr=False)
@@ -344,7 +352,7 @@ class Limited(Ranged, ModelWrapper):
             self.budget.reserve(self.model, self.stop)
             usage = None
             # encoding pictures takes a while, and the run may be stopped meanwhile
-            before = STOPPING.set(self.stop)
+            before = STOP_EVENT.set(self.stop)
             try:
                 # a model with `urls` chooses among its servers by itself
                 has_servers = hasattr(self.model, "urls")
@@ -354,8 +362,8 @@ class Limited(Ranged, ModelWrapper):
             except ModelError as exc:
                 if exc.usage is not None:
                     usage = exc.usage
-                    self.budget.lost.append((self.model, usage))
+                    self.budget.lost_usage.append((self.model, usage))
                 raise
             finally:
-                STOPPING.reset(before)
+                STOP_EVENT.reset(before)
                 self.budget.settle(self.model, usage)

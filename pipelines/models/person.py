@@ -23,7 +23,7 @@ class Person:
     """
 
     name: str
-    shown: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    shown_files: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     interactive: ClassVar[bool] = True
@@ -59,9 +59,12 @@ class Person:
         return Reply(typed, served_by={"engine": "person", "name": self.name})
 
     def _write(self, payload: Any) -> Path:
-        if not self.shown:
-            self.shown.append(tempfile.mkdtemp(prefix="looktwice-"))
-        path = Path(self.shown[0]) / f"{len(self.shown)}.{payload.media_type.rpartition('/')[2]}"
-        self.shown.append(path.name)
+        if not self.shown_files:
+            self.shown_files.append(tempfile.mkdtemp(prefix="looktwice-"))
+        path = (
+            Path(self.shown_files[0])
+            / f"{len(self.shown_files)}.{payload.media_type.rpartition('/')[2]}"
+        )
+        self.shown_files.append(path.name)
         path.write_bytes(payload.data)
         return path

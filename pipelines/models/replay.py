@@ -1,4 +1,4 @@
-"""Models whose replies come from a recorded file."""
+"""Models whose replies come from a file of recorded replies."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from looktwice.pipelines.config.spec import get_function_name
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
 from looktwice.pipelines.picture import Picture
 
-KEPT_CALLS = 16  # calls whose messages a scripted model keeps
-KEPT_BYTES = 4 << 20  # and the bytes of their pictures in all
+MAX_KEPT_CALLS = 16  # calls whose messages a scripted model keeps
+MAX_KEPT_BYTES = 4 << 20  # and the bytes of their pictures in all
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Scripted:
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
     asked: list[Messages] = field(default_factory=list, init=False, repr=False, compare=False)
-    calls: Iterator[int] = field(default_factory=count, init=False, repr=False, compare=False)
+    call_numbers: Iterator[int] = field(
+        default_factory=count, init=False, repr=False, compare=False
+    )
     lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -43,7 +45,7 @@ class Scripted:
     ) -> Reply:
         """Return the next answer, and record the call in `asked`."""
         with self.lock:
-            number = next(self.calls)
+            number = next(self.call_numbers)
             self._keep(messages)
         if callable(self.answer):
             reply = self.answer(messages)
@@ -66,6 +68,6 @@ class Scripted:
             added = {view.picture for message in call for view in message.views} - pictures
             pictures |= added
             size += sum(picture.held_bytes for picture in added)
-            if kept == KEPT_CALLS or (kept and size > KEPT_BYTES):
+            if kept == MAX_KEPT_CALLS or (kept and size > MAX_KEPT_BYTES):
                 del self.asked[:-kept]
                 break

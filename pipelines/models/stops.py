@@ -1,5 +1,5 @@
-"""Errors of calls: a failure of the endpoint, an unusable cache; and the permit to work that a
-sleeping thread passes to another."""
+"""Errors of model calls (a failure of the endpoint, an unusable cache), and the permit to work that
+a sleeping thread passes on to another."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def yield_permit() -> Iterator[None]:
 class FailureStreak:
     """Consecutive calls that failed for the same reason, which lies with the endpoint.
 
-    `first` is true if the model had not answered anything before. `ended` is true if a later call
-    ended differently; these calls are then ordinary failures. Until then it is unknown whether
-    their samples are to blame.
+    `before_any_reply` is true if the model had not answered anything before. `ended` is true if a
+    later call ended differently; these calls are then ordinary failures. Until then it is unknown
+    whether their samples are to blame.
     """
 
     reason: str
     message: str
-    first: bool
+    before_any_reply: bool
     count: int = 0
     ended: bool = False
 

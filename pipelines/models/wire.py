@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from looktwice.pipelines.model import (
     CallOptions,
-    Finish,
+    FinishReason,
     Message,
     Messages,
     ModelError,
@@ -30,12 +30,12 @@ from looktwice.pipelines.models.attached import (
 from looktwice.pipelines.picture import Payload, join_pieces
 from looktwice.pipelines.view import View
 
-Detail = Literal["auto", "low", "high", "original"]
+ImageDetail = Literal["auto", "low", "high", "original"]
 ChoicesField = Literal["structured_outputs", "guided_choice", "regex"]
-Pictures = Literal["user", "tool", "both"]
+PicturePlacement = Literal["user", "tool", "both"]
 Json = dict[str, Any]
 
-REASONS: Mapping[Finish | Literal["failed"], str] = {
+FINISH_REASONS: Mapping[FinishReason | Literal["failed"], str] = {
     "stop": "stop end_turn stop_sequence eos eos_token complete completed",
     "length": (
         "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded"
@@ -58,12 +58,12 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
 """Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
 
 FINISH_BY_REASON = {
-    reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()
+    reason: finish for finish, reasons in FINISH_REASONS.items() for reason in reasons.split()
 }
 # per reply; a larger number is not a count, and sums of it would overflow
 MAX_LOGGED_TOKENS = 10**12
 # per reply; agents run eight of them by default, and more are only repetitions
-MAX_CALLS = 128
+MAX_TOOL_CALLS = 128
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
@@ -73,7 +73,7 @@ REASONING_PARTS."""
 TEXT_FIELDS = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
 """Fields of a part that hold its text."""
 
-CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
+CHOICE_FIELD_MAKERS: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
     "guided_choice": lambda texts: {"guided_choice": texts},
     "regex": lambda texts: {"regex": "(" + "|".join(map(re.escape, texts)) + ")"},
@@ -81,15 +81,17 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 
 
 def make_wire_messages(
-    messages: Messages, system: str = "", detail: Detail | None = None, pictures: Pictures = "user"
+    messages: Messages,
+    system: str = "",
+    detail: ImageDetail | None = None,
+    pictures: PicturePlacement = "user",
 ) -> list[Json]:
     """Return the `messages` of a request, with payloads for pictures, which `write_request` writes
     as data URLs of exactly these bytes.
 
     Most endpoints accept pictures only in a user's turn, so those of tool turns follow in a user's
-    turn after the last tool turn, unless `pictures` leaves them in place ("tool"), or sends them
-    twice ("both"). Raises ModelError for pictures in a system's or an assistant's turn, and
-    PictureError.
+    turn after the last tool turn, unless `pictures` leaves them in place ("tool") or sends them
+    twice ("both"). Raises PictureError, and ModelError for pictures in any other turn.
     """
     sent: list[Json] = [{"role": "system", "content": system}] if system else []
     shown: list[Json] = []
@@ -109,7 +111,7 @@ def make_wire_messages(
     return [*sent, {"role": "user", "content": shown}] if shown else sent
 
 
-def _make_turn(message: Message, detail: Detail | None) -> Json:
+def _make_turn(message: Message, detail: ImageDetail | None) -> Json:
     if message.role == "user" and (message.views or len(message.parts) != 1):
         return {"role": "user", "content": [_make_part(part, detail) for part in message.parts]}
     if message.views:
@@ -143,7 +145,7 @@ def replace_text(parts: list[Json], text: str) -> list[Json]:
     return [*others, {"type": "text", "text": text}] if text else others
 
 
-def _make_part(part: str | View, detail: Detail | None) -> Json:
+def _make_part(part: str | View, detail: ImageDetail | None) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     payload = part.picture.payload
@@ -157,11 +159,11 @@ def make_request_pieces(body: Json) -> list[bytes | Payload]:
     longer than drawing on the pictures."""
     pictures, marker = list[Payload](), os.urandom(16).hex()
 
-    def insert_marker(payload: Payload) -> str:
+    def add_marker(payload: Payload) -> str:
         pictures.append(payload)
         return f"{payload.prefix}{marker}"
 
-    text = json.dumps(body, separators=(",", ":"), default=insert_marker)
+    text = json.dumps(body, separators=(",", ":"), default=add_marker)
     pieces = text.encode().split(marker.encode())
     return [*chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b""))]
 
@@ -224,12 +226,11 @@ def make_wire_options(
             " that; set `choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12)"
             " or regex (SGLang)"
         )
-    return body | CHOICES[choices_as](list(options.choices))
+    return body | CHOICE_FIELD_MAKERS[choices_as](list(options.choices))
 
 
 def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
-    """Parse the reply in a response body; a finish reason that is not in `REASONS` is kept in
-    `served_by`.
+    """Parse the reply in a response body; `served_by` keeps a reason not in `FINISH_REASONS`.
 
     Raises ModelError (retryable) if there is none, or if it broke off.
     """
@@ -245,7 +246,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
         asked, calls = message.get("tool_calls") or (), list[ToolCall]()
         if not asked and message.get("function_call"):  # the older form of `tool_calls`
             asked = [{"function": message["function_call"]}]
-        for number, call in enumerate(asked[:MAX_CALLS]):
+        for number, call in enumerate(asked[:MAX_TOOL_CALLS]):
             written = call["function"].get("arguments") or "{}"
             if not isinstance(written, str):
                 written = json.dumps(written, ensure_ascii=False)
@@ -373,8 +374,7 @@ def convert_to_snake_keys(value: Any) -> Any:
 
 
 def find_billed_usage(data: Any) -> Usage | None:
-    """Return the usage billed for a body without a complete reply, such as one that broke off; None
-    if it reports none."""
+    """Return the usage billed for a body without a complete reply, or None if it reports none."""
     try:
         usage = parse_usage(data)
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):

@@ -18,20 +18,21 @@ from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Model, ModelError, ModelWrapper, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.limits import IN_FLIGHT, Budget, Limited
+from looktwice.pipelines.models.limits import DEFAULT_IN_FLIGHT, Budget, Limited
 from looktwice.pipelines.models.stops import EndpointError, FailureStreak, yield_permit
 
 MAX_UNREACHED_CALLS, MIN_UNREACHED_SECONDS = 3, 5.0
 """After this many consecutive failed attempts to connect, over at least this many seconds, an
-endpoint is dead; one worker makes them in 10 s."""
+endpoint counts as dead; a single worker makes that many attempts in 10 s."""
 
 MAX_EQUAL_FAILURES = 5
-"""An endpoint is dead if this many consecutive calls, for any samples, fail for the same reason,
-and that reason lies with the endpoint."""
+"""An endpoint counts as dead if this many consecutive calls, for any samples, fail for the same
+reason, and that reason lies with the endpoint."""
 
 REFUSAL_STATUSES = {401, 402, 403, 404, 408, 429}
 MALFORMED_STATUSES = {400, 422}
-"""Statuses of a malformed request: the fault of all requests if the model has never answered."""
+"""Statuses of a malformed request; if the model has never answered, they count as failures of
+the endpoint, too."""
 
 
 @dataclass(frozen=True)
@@ -89,20 +90,20 @@ class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.
 
     `give_up` is called once, with the reason, when further requests are pointless; from then on
-    every call raises Stopped. `refused` counts failed attempts that may be retried, by status;
-    `given_up` counts calls that ran out of retries.
+    every call raises Stopped. `refusal_counts` counts failed attempts that may be retried, by
+    status; `given_up_count` counts calls that ran out of retries.
     """
 
     give_up: Callable[[str], None]
-    dead: str = ""
+    death_reason: str = ""
     probed: bool = False
-    unreached: int = 0
+    unreached_count: int = 0
     unreached_since: float = 0.0
     streaks: dict[str, FailureStreak] = field(default_factory=dict)
-    answered: set[str] = field(default_factory=set)
-    refused: Counter[int] = field(default_factory=Counter)
-    given_up: int = 0
-    probing: threading.Lock = field(default_factory=threading.Lock)
+    answered_models: set[str] = field(default_factory=set)
+    refusal_counts: Counter[int] = field(default_factory=Counter)
+    given_up_count: int = 0
+    probe_lock: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def probe(self, model: Model, stop: threading.Event) -> None:
@@ -110,7 +111,7 @@ class EndpointWatch:
 
         Raises Stopped if the endpoint is dead, or if `stop` was set while another thread probed.
         """
-        with self.probing:
+        with self.probe_lock:
             if stop.is_set():
                 raise Stopped("stopped before a request was sent")
             if not self.probed:
@@ -119,22 +120,22 @@ class EndpointWatch:
                 except ModelError as exc:
                     self._declare_dead(str(exc))
                 self.probed = True
-        if self.dead:
-            raise Stopped(self.dead)
+        if self.death_reason:
+            raise Stopped(self.death_reason)
 
     def note_attempt(self, exc: ModelError) -> None:
         """Count a failed attempt, and the consecutive ones that could not connect."""
         with self.lock:
             if exc.status is not None:
-                self.unreached = 0
-                self.refused[exc.status] += 1
+                self.unreached_count = 0
+                self.refusal_counts[exc.status] += 1
             if not exc.unreached:
                 return
             now = time.monotonic()
-            self.unreached_since = now if self.unreached == 0 else self.unreached_since
-            self.unreached += 1
+            self.unreached_since = now if self.unreached_count == 0 else self.unreached_since
+            self.unreached_count += 1
             is_hopeless = (
-                self.unreached >= MAX_UNREACHED_CALLS
+                self.unreached_count >= MAX_UNREACHED_CALLS
                 and now - self.unreached_since >= MIN_UNREACHED_SECONDS
             )
         if is_hopeless:
@@ -143,23 +144,26 @@ class EndpointWatch:
     def note_reply(self, identity: str) -> None:
         """Record a reply, which ends the failure streak of this model."""
         with self.lock:
-            self.unreached = 0
-            self.answered.add(identity)
+            self.unreached_count = 0
+            self.answered_models.add(identity)
             self._end_streak(identity)
 
     def note_cached(self, identity: str) -> None:
         """Record a cache hit: the model has answered before, even if some request fails."""
         with self.lock:
-            self.answered.add(identity)
+            self.answered_models.add(identity)
 
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
         """Return the error of a failed call. Raises Stopped if it completes a failure streak."""
         reason = re.sub(r"\S*\d\S*", "#", str(exc))  # ids of requests and seconds differ
         with self.lock:
-            self.given_up += exc.retryable
-            is_new, is_unfit = identity not in self.answered, exc.status in MALFORMED_STATUSES
+            self.given_up_count += exc.retryable
+            is_new, is_unfit = (
+                identity not in self.answered_models,
+                exc.status in MALFORMED_STATUSES,
+            )
             if not (is_endpoint_fault(exc) or (is_new and is_unfit)):
-                self.unreached = 0 if exc.status is not None else self.unreached
+                self.unreached_count = 0 if exc.status is not None else self.unreached_count
                 self._end_streak(identity)
                 return exc
             streak = self.streaks.get(identity)
@@ -171,8 +175,8 @@ class EndpointWatch:
             streak.count += 1
         if streak.count >= MAX_EQUAL_FAILURES:
             self._declare_dead(str(exc))
-        if self.dead:
-            raise Stopped(self.dead) from exc
+        if self.death_reason:
+            raise Stopped(self.death_reason) from exc
         return EndpointError(exc, streak)
 
     def describe_refusals(self, place: str, stopped: bool) -> str:
@@ -180,14 +184,14 @@ class EndpointWatch:
         refusals = [
             f"{'asked to wait' if status == 429 else 'failed'} {format_count(count, 'time')}"
             f" ({status})"
-            for status, count in sorted(self.refused.items())
+            for status, count in sorted(self.refusal_counts.items())
             if status == 429 or status >= 500
         ]
         if not refusals:
             return ""
         end = "" if stopped else "; all were retried"
-        if self.given_up:
-            end = f"; {format_count(self.given_up, 'request was', 'requests were')} given up"
+        if self.given_up_count:
+            end = f"; {format_count(self.given_up_count, 'request was', 'requests were')} given up"
         return f"the server at {place} {', and '.join(refusals)}{end}"
 
     def _end_streak(self, identity: str) -> None:
@@ -196,14 +200,14 @@ class EndpointWatch:
 
     def _declare_dead(self, sentence: str) -> None:
         with self.lock:
-            is_first, self.dead = not self.dead, self.dead or sentence
+            is_first, self.death_reason = not self.death_reason, self.death_reason or sentence
         if is_first:
             self.give_up(sentence)
 
 
 def is_endpoint_fault(exc: ModelError) -> bool:
-    """Return whether the endpoint caused a failure: unreachable, no answer, or a rejection of any
-    request. Other failures belong to the sample."""
+    """Return whether the endpoint caused a failure: it is unreachable, does not answer, or rejects
+    any request. Other failures belong to the sample."""
     if exc.status is None:
         return exc.unreached or exc.retryable
     return exc.status in REFUSAL_STATUSES or exc.status >= 500 or 300 <= exc.status < 400
@@ -214,16 +218,16 @@ class Watched(ModelWrapper):
     """Probes the endpoint before the first call, unless `stop` is set, and reports to `watch` how
     each call ended.
 
-    `asked` is the model inside, without wrappers.
+    `inner_model` is the model inside, without wrappers.
     """
 
-    asked: Model
+    inner_model: Model
     watch: EndpointWatch
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises Stopped if the endpoint is dead, else what the model raises."""
-        self.watch.probe(self.asked, self.stop)
+        self.watch.probe(self.inner_model, self.stop)
         try:
             reply = ask()
         except ModelError as exc:
@@ -258,23 +262,23 @@ class UsageSummary:
     """Usage of paid calls and of cached replies, and the number of failed calls.
 
     `other_endpoints` counts cached replies that another endpoint of the same `name` gave, by that
-    endpoint; `unknown` holds endpoints with their unknown finish reasons.
+    endpoint; `unknown_reasons` holds endpoints with their unknown finish reasons.
     """
 
-    paid: UsageCount = UsageCount()
-    cached: UsageCount = UsageCount()
-    failed: int = 0
+    paid_usage: UsageCount = UsageCount()
+    cached_usage: UsageCount = UsageCount()
+    failed_calls: int = 0
     other_endpoints: Counter[str] = field(default_factory=Counter)
-    unknown: set[tuple[str, str]] = field(default_factory=set)
+    unknown_reasons: set[tuple[str, str]] = field(default_factory=set)
 
     def plus(self, more: UsageSummary) -> UsageSummary:
         """Return the sum of two summaries."""
         return UsageSummary(
-            self.paid.plus(more.paid),
-            self.cached.plus(more.cached),
-            self.failed + more.failed,
+            self.paid_usage.plus(more.paid_usage),
+            self.cached_usage.plus(more.cached_usage),
+            self.failed_calls + more.failed_calls,
             self.other_endpoints + more.other_endpoints,
-            self.unknown | more.unknown,
+            self.unknown_reasons | more.unknown_reasons,
         )
 
 
@@ -297,16 +301,16 @@ class Metered(ModelWrapper):
             reply = ask()
         except ModelError:
             with self.lock:
-                self.summary.failed += 1
+                self.summary.failed_calls += 1
             raise
         place = reply.served_by.get("endpoint", self.place)
         with self.lock:
             if reason := reply.served_by.get("finish_reason"):
-                self.summary.unknown.add((place, reason))
+                self.summary.unknown_reasons.add((place, reason))
             if not reply.cached:
-                self.summary.paid = self.summary.paid.plus(UsageCount.from_reply(reply))
+                self.summary.paid_usage = self.summary.paid_usage.plus(UsageCount.from_reply(reply))
                 return reply
-            self.summary.cached = self.summary.cached.plus(UsageCount.from_reply(reply))
+            self.summary.cached_usage = self.summary.cached_usage.plus(UsageCount.from_reply(reply))
             if place not in self.place.split(", "):
                 self.summary.other_endpoints[place] += 1
         return reply
@@ -317,7 +321,7 @@ class Metered(ModelWrapper):
             return deepcopy(self.summary)
 
 
-def wrap(
+def wrap_model(
     model: Model,
     store: Store | None = None,
     stop: threading.Event | None = None,
@@ -336,7 +340,7 @@ def wrap(
     if only_cached and store is None:
         raise ValueError("only_cached needs a store; pass one")
     stop, budget = stop or threading.Event(), budget or Budget()
-    limits = getattr(model, "in_flight", IN_FLIGHT), getattr(model, "per_minute", None)
+    limits = getattr(model, "in_flight", DEFAULT_IN_FLIGHT), getattr(model, "per_minute", None)
     retried = Retried(Limited(model, *limits, stop, budget), attempts, stop=stop)
     inner: Model = retried
     if watch is not None:

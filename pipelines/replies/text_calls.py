@@ -11,34 +11,35 @@ from typing import Any, NamedTuple
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ToolCall
 
-__all__ = ["UNPARSED_CALL", "TextCall", "read_text_calls", "strip_text_calls"]
+__all__ = ["UNPARSED_CALL_ADVICE", "TextCall", "read_text_calls", "strip_text_calls"]
 
-UNPARSED_CALL = (
+UNPARSED_CALL_ADVICE = (
     "the reply is a tool call that the server left as text; start the server with this model's"
     " tool call parser, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
-MAX_CALLS = 128
+MAX_TOOL_CALLS = 128
 MAX_FAILED_READS = 32  # objects in the text that look like calls but are not
-NAME_PART = r"[\w.-]{1,64}"
+NAME_REGEX = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
 TAG_PREFIX = r"(?:[\w\uff5c]{1,20}:?)?"  # a prefix of a tag name, as in <minimax:tool_call>
 MINIMAX_PREFIX = "]<]minimax[>["  # before each tag
-INVOKE_TAG = rf"<{TAG_PREFIX}(?:function=|(?:invoke|function)\sname=)"
-CHANNEL_TAG = (
+INVOKE_TAG_REGEX = rf"<{TAG_PREFIX}(?:function=|(?:invoke|function)\sname=)"
+CHANNEL_TAG_REGEX = (
     r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>|\A|(?<=</think>))"
     r"\s*(?:commentary|analysis)\s+"
 )
-CONSTRAINT_TAG = r"[^<{]{0,50}(?:<\|constrain\|>[^<{]{0,50})?(?:<\|message\|>|(?=\{))"
-NAME_FIELDS = ("name", "tool_name", "tool", "action")
+CONSTRAINT_TAG_REGEX = r"[^<{]{0,50}(?:<\|constrain\|>[^<{]{0,50})?(?:<\|message\|>|(?=\{))"
+TOOL_NAME_FIELDS = ("name", "tool_name", "tool", "action")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "action_input", "tool_input", "input")
 NESTED_FIELDS = ("function", "function_call", "tool_calls")
-CALL_FIELDS = "|".join((*NAME_FIELDS, *NESTED_FIELDS, "type"))
-FORMS = {
+CALL_FIELDS_REGEX = "|".join((*TOOL_NAME_FIELDS, *NESTED_FIELDS, "type"))
+FORMAT_REGEXES = {
     # Qwen, Hermes, GLM, Hunyuan, Seed, Granite, Gemma, Nemotron, LongCat
     "tagged": rf"(?:<|&lt;)(?P<tag>{TAG_PREFIX}tool_?calls?|{TAG_PREFIX}function_?calls?"
     r"|\|(?:tool|function)_calls?\|?)(?:>|&gt;).*?(?:(?:<|&lt;)/?(?P=tag)(?:>|&gt;)|<tool_call\|>|\Z)",
     # Qwen-coder without its tags, MiniMax, DeepSeek, Llama
-    "invoked": rf"{INVOKE_TAG}(?:(?!{INVOKE_TAG}).)*?(?:</{TAG_PREFIX}(?:invoke|function)>|\Z)",
+    "invoked": rf"{INVOKE_TAG_REGEX}(?:(?!{INVOKE_TAG_REGEX}).)*?"
+    rf"(?:</{TAG_PREFIX}(?:invoke|function)>|\Z)",
     "mistral": r"\[TOOL_CALLS\].*?(?:(?=\[TOOL_CALLS\])|</s>|\Z)",
     # DeepSeek, Kimi, StepFun
     "listed": rf"<{BAR}tool{GAP}calls?(?:{GAP}section)?{GAP}begin{BAR}>.*?"
@@ -51,34 +52,35 @@ FORMS = {
     r"|<\|close\|>\s*tools\s*<\|sep\|>|<end_function_call>|\Z)",
     # Apertus: the name of the tool is the key
     "keyed": r"<\|tools_prefix\|>.*?(?:<\|tools_suffix\|>|\Z)",
-    "harmony": rf"(?:{CHANNEL_TAG}to={NAME_PART}{CONSTRAINT_TAG}"
-    rf"|<\|start\|>\s*assistant\s+to={NAME_PART}\s*<\|channel\|>{CONSTRAINT_TAG})"
+    "harmony": rf"(?:{CHANNEL_TAG_REGEX}to={NAME_REGEX}{CONSTRAINT_TAG_REGEX}"
+    rf"|<\|start\|>\s*assistant\s+to={NAME_REGEX}\s*<\|channel\|>{CONSTRAINT_TAG_REGEX})"
     r".*?(?:<\|call\|>|<\|end\|>|\Z)",
     # ReAct, Qwen 2
-    "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME_PART}[*\s]*\n"
+    "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME_REGEX}[*\s]*\n"
     r"[*\s]*(?:Action[ _]Input|\u273fARGS\u273f)[*\s]*:.*?"
     r"(?=\n\s*(?:Observation\s*:|\u273fRE)|\Z)",
     # any JSON, Python or tag: a call only if it names a tool and its arguments
     "fenced": r"```\w{0,12}\s*(?:(?!```).)*```",
     "bare": r"\A\s*(?:[\[{].*[\]}]|[a-z]\w{0,40}\([^()\n]{1,2000}\))\s*\Z",
     "loose": r"<(?P<any>tool|tool_code|tool_use|use_mcp_tool)>(?:(?!<(?P=any)>).)*?</(?P=any)>",
-    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{CALL_FIELDS})["']\s*:""",
+    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{CALL_FIELDS_REGEX})["']\s*:""",
 }
 AMBIGUOUS_FORMATS = ("fenced", "bare", "loose", "inline")
 """Formats that ordinary text may match, too."""
 SECTIONS_PATTERN = re.compile(
-    "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
+    "|".join(f"(?P<{name}>{form})" for name, form in FORMAT_REGEXES.items()), re.S | re.I | re.M
 )
 FUNCTION_PATTERN = re.compile(
-    rf"{INVOKE_TAG}[\"']?(?P<name>{NAME_PART})[\"']?\s*>(?P<body>(?:(?!{INVOKE_TAG}).)*)", re.S
+    rf"{INVOKE_TAG_REGEX}[\"']?(?P<name>{NAME_REGEX})[\"']?\s*>(?P<body>(?:(?!{INVOKE_TAG_REGEX}).)*)",
+    re.S,
 )
 PARAMETER_PATTERN = re.compile(
-    rf"<{TAG_PREFIX}parameter(?:=|\sname=[\"'])(?P<name>{NAME_PART})[\"']?[^>]*>"
+    rf"<{TAG_PREFIX}parameter(?:=|\sname=[\"'])(?P<name>{NAME_REGEX})[\"']?[^>]*>"
     rf"(?P<value>(?:(?!<{TAG_PREFIX}parameter).)*?)</{TAG_PREFIX}parameter>",
     re.S,
 )
-TAGGED_VALUE_PATTERN = re.compile(rf"<(?P<name>{NAME_PART})>(?P<value>[^<]*)</(?P=name)>")
-PAIR_PATTERN = re.compile(
+TAGGED_VALUE_PATTERN = re.compile(rf"<(?P<name>{NAME_REGEX})>(?P<value>[^<]*)</(?P=name)>")
+ARGUMENT_PAIR_PATTERN = re.compile(
     r"<arg_key>(?P<key>[^<]{1,64})</arg_key>\s*<arg_value>(?P<value>(?:(?!<arg_).)*?)</arg_value>"
     r"|<\|tool_arg:start\|>(?P<key_2>[^<]{1,64})<\|tool_arg:value\|>"
     r"(?P<value_2>(?:(?!<\|tool_arg).)*?)<\|tool_arg:end\|>"
@@ -87,10 +89,10 @@ PAIR_PATTERN = re.compile(
     re.S,
 )
 PAIR_NAME_PATTERN = re.compile(
-    rf".{{0,80}}?<\|open\|>call\s+tool=\"({NAME_PART})\"|\s*({NAME_PART})", re.S
+    rf".{{0,80}}?<\|open\|>call\s+tool=\"({NAME_REGEX})\"|\s*({NAME_REGEX})", re.S
 )
 NAMED_JSON_PATTERN = re.compile(
-    rf"(?:functions?\.|call:|to=(?:functions\.)?)?(?P<name>{NAME_PART})(?::\d{{1,3}})?"
+    rf"(?:functions?\.|call:|to=(?:functions\.)?)?(?P<name>{NAME_REGEX})(?::\d{{1,3}})?"
     rf"(?:\[CALL_ID\]\w{{0,40}}|\[ARGS\]|<{BAR}[^<>]{{1,40}}{BAR}>|```|\b(?:json|code|commentary)\b"
     r"|</(?:tool_)?name>|<(?:arguments|parameters|args|input)>|\*|Action[ _]Input\s*:"
     r"|\u273fARGS\u273f\s*:|\s){0,12}(?=\{)"
@@ -101,7 +103,7 @@ FENCE_PATTERN = re.compile(
 )
 FENCE_END_PATTERN = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
 MAX_CODE_LENGTH = 10_000  # characters of Python, or of malformed JSON, that are parsed
-QUOTED_PATTERN = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
+QUOTED_STRING_PATTERN = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
 PIECE_PATTERN = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"
     r"|\b(?P<constant>true|false|null)\b|(?P<bracket>[{}])",
@@ -125,7 +127,7 @@ def read_text_calls(text: str) -> list[TextCall]:
     for _, start, end, found in _find_sections(text.replace(MINIMAX_PREFIX, "")):
         for name, arguments in found:
             calls.append(TextCall(ToolCall(f"call_{len(calls)}", name, arguments), start, end))
-            if len(calls) == MAX_CALLS:
+            if len(calls) == MAX_TOOL_CALLS:
                 return calls
     return calls
 
@@ -143,7 +145,7 @@ def _find_sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, s
     """Yield each section that may hold calls: its format, its span, and the calls in it."""
     at, failures = 0, 0
     while section := SECTIONS_PATTERN.search(text, at):
-        form = next(name for name in FORMS if section[name] is not None)
+        form = next(name for name in FORMAT_REGEXES if section[name] is not None)
         end = section.end()
         if form == "inline":
             value, after = (
@@ -164,7 +166,7 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
         yield from map(_read_function, functions)
         return
     inner = FENCE_END_PATTERN.sub("", FENCE_PATTERN.sub("", text))
-    if pairs := list(PAIR_PATTERN.finditer(text)):
+    if pairs := list(ARGUMENT_PAIR_PATTERN.finditer(text)):
         if (
             name := PAIR_NAME_PATTERN.match(text)
             if "<|open|>" in text
@@ -199,7 +201,7 @@ def _read_function(function: re.Match[str]) -> tuple[str, str]:
 
 def _read_python_calls(text: str) -> Iterator[tuple[str, str]]:
     """Yield the calls in Python code such as `[zoom(box=[1, 2, 3, 4])]`, which is never run."""
-    if len(text) > MAX_CODE_LENGTH or not re.match(rf"\s*\[?\s*{NAME_PART}\(", text):
+    if len(text) > MAX_CODE_LENGTH or not re.match(rf"\s*\[?\s*{NAME_REGEX}\(", text):
         return
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -247,7 +249,7 @@ def _read_object_calls(item: Any) -> Iterator[tuple[str, str]]:
         for value in inner if isinstance(inner, list) else [inner]:
             yield from _read_object_calls(value)
         return
-    name = next((item[key] for key in NAME_FIELDS if isinstance(item.get(key), str)), None)
+    name = next((item[key] for key in TOOL_NAME_FIELDS if isinstance(item.get(key), str)), None)
     for key in ARGUMENT_FIELDS:
         given = item.get(key)
         if name and (isinstance(given, dict) or (isinstance(given, str) and _is_object(given))):
@@ -271,11 +273,11 @@ def _read_json_at(text: str, at: int) -> tuple[Any, int]:
         return _read_malformed_json_at(text, place)
 
 
-def _read_malformed_json_at(text: str, at: int) -> tuple[Any, int]:
+def _read_malformed_json_at(text: str, start: int) -> tuple[Any, int]:
     """Read an object like `_read_json_at`, even if it is malformed: with unquoted keys, strings
     quoted as in Gemma or Python, or a trailing comma."""
-    part = QUOTED_PATTERN.sub(
-        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:MAX_CODE_LENGTH]
+    part = QUOTED_STRING_PATTERN.sub(
+        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[start:][:MAX_CODE_LENGTH]
     )
     pieces, depth, last = list[str](), 0, 0
     for piece in PIECE_PATTERN.finditer(part):

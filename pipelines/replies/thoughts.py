@@ -1,5 +1,5 @@
-"""Strips thoughts from a reply, in the markers of every model family, and text after the end of the
-model's turn."""
+"""Strips thoughts from a reply, whichever model family's markers enclose them, and text after the
+end of the model's turn."""
 
 from __future__ import annotations
 
@@ -14,41 +14,49 @@ __all__ = [
     "strip_thoughts",
 ]
 
-THOUGHT_TAG = (
+THOUGHT_TAG_REGEX = (
     "(?:[a-z]+:|longcat_|deep_?)?think(?:ing)?|thoughts?|(?:thought|thinking|reasoning)[_-]?process"
     "|reasoning(?:_content)?|reflection|reason|scratch_?pad|analysis|chain_?of_?thought|cot"
     "|(?:inner|internal)_?(?:monologue|thoughts?|reasoning)|antthinking"
     "|\u601d\u8003(?:\u8fc7\u7a0b)?"  # Chinese for thinking
 )
 """Names of tags: <think>, <seed:think>, <longcat_think>, <reason>, <scratchpad> ..."""
-OPENED_THOUGHT_PATTERN = re.compile(rf"<({THOUGHT_TAG})(?:\s[^<>]{{0,100}})?>", re.I)
-CLOSED_THOUGHT_PATTERN = re.compile(rf"</\s?({THOUGHT_TAG})\s?>", re.I)
+OPENED_THOUGHT_PATTERN = re.compile(rf"<({THOUGHT_TAG_REGEX})(?:\s[^<>]{{0,100}})?>", re.I)
+CLOSED_THOUGHT_PATTERN = re.compile(rf"</\s?({THOUGHT_TAG_REGEX})\s?>", re.I)
 OPEN_TAG, CLOSE_TAG = "<think>", "</think>"
-THOUGHT_BEGINS = "begin_of_thought|start_thinking|thought_start|think[_:]start|inner_prefix"
-END_WORDS = "end_of_thought|end_thinking|thought_end|think[_:]end|inner_suffix"
-SUMMARY_TAG = r"<summary>[^<]{0,40}(?:think|thought|reason)[^<]{0,80}</summary>"
-THOUGHT_TITLE = r"\A[\s*_#]*(?:Here(?: is|'s) my thought process:|Thinking\.\.\.)"
-RESPONSE_TITLE = r"Here(?: is|'s) my response:"
-DONE_THINKING = r"\.\.\.\s?done thinking\.?[*_]*"
-MESSAGE_END = r"(?:<\|eo[mt]\|>\s*)?"
-MESSAGE_START = r"(?:<\|(?:end|return|call)\|>\s*)?(?:<\|start\|>\s*assistant\s*)?"
-CHANNEL_TARGET = r"[^<]{0,200}(?:<\|constrain\|>[^<]{0,50})?"
-MARKERS = tuple(
+THOUGHT_START_REGEX = "begin_of_thought|start_thinking|thought_start|think[_:]start|inner_prefix"
+THOUGHT_END_REGEX = "end_of_thought|end_thinking|thought_end|think[_:]end|inner_suffix"
+SUMMARY_TAG_REGEX = r"<summary>[^<]{0,40}(?:think|thought|reason)[^<]{0,80}</summary>"
+THOUGHT_TITLE_REGEX = r"\A[\s*_#]*(?:Here(?: is|'s) my thought process:|Thinking\.\.\.)"
+RESPONSE_TITLE_REGEX = r"Here(?: is|'s) my response:"
+DONE_THINKING_REGEX = r"\.\.\.\s?done thinking\.?[*_]*"
+MESSAGE_END_REGEX = r"(?:<\|eo[mt]\|>\s*)?"
+MESSAGE_START_REGEX = r"(?:<\|(?:end|return|call)\|>\s*)?(?:<\|start\|>\s*assistant\s*)?"
+CHANNEL_TARGET_REGEX = r"[^<]{0,200}(?:<\|constrain\|>[^<]{0,50})?"
+MARKER_REPLACEMENTS = tuple(
     (re.compile(marker, re.S | re.I if insensitive else re.S), replacement)
     for marker, replacement, insensitive in (
         # escaped for HTML, in other brackets, or as a special token
-        (rf"(?:&lt;|\\<)(/?)({THOUGHT_TAG})(?:&gt;|\\?>)", r"<\1\2>", True),
+        (rf"(?:&lt;|\\<)(/?)({THOUGHT_TAG_REGEX})(?:&gt;|\\?>)", r"<\1\2>", True),
         (r"[\[\u25c1](/?)think(?:ing)?[\]\u25b7]", r"<\1think>", True),
-        (rf"<\|(/?)({THOUGHT_TAG})\|>", r"<\1\2>", True),
-        (rf"<\|(?:{THOUGHT_BEGINS})\|>", OPEN_TAG, True),
-        (rf"<\|(?:{END_WORDS})\|>", CLOSE_TAG, True),
+        (rf"<\|(/?)({THOUGHT_TAG_REGEX})\|>", r"<\1\2>", True),
+        (rf"<\|(?:{THOUGHT_START_REGEX})\|>", OPEN_TAG, True),
+        (rf"<\|(?:{THOUGHT_END_REGEX})\|>", CLOSE_TAG, True),
         # collapsed, as on web pages, or in a code block
-        (rf"<details\b[^<>]{{0,300}}>\s*{SUMMARY_TAG}(?:(?!<details\b).)*?</details>", "\n", True),
+        (
+            rf"<details\b[^<>]{{0,300}}>\s*{SUMMARY_TAG_REGEX}(?:(?!<details\b).)*?</details>",
+            "\n",
+            True,
+        ),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n.*?\n```", "\n", True),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n", OPEN_TAG, True),
         # in words, if words introduce the text after the thoughts, too: Granite, Ollama
-        (rf"{THOUGHT_TITLE}(?=.*(?:{RESPONSE_TITLE}|{DONE_THINKING}))", OPEN_TAG, False),
-        (rf"{RESPONSE_TITLE}|{DONE_THINKING}", CLOSE_TAG, False),
+        (
+            rf"{THOUGHT_TITLE_REGEX}(?=.*(?:{RESPONSE_TITLE_REGEX}|{DONE_THINKING_REGEX}))",
+            OPEN_TAG,
+            False,
+        ),
+        (rf"{RESPONSE_TITLE_REGEX}|{DONE_THINKING_REGEX}", CLOSE_TAG, False),
         # Apriel, Pangu
         (r"\[BEGIN FINAL RESPONSE\]", CLOSE_TAG, False),
         (r"\[unused16\]", OPEN_TAG, False),
@@ -66,7 +74,7 @@ MARKERS = tuple(
         # Muse
         (r"(?:<\|start\|>\s*assistant\s*)?\bto=self\s*<\|message\|>", OPEN_TAG, False),
         (
-            rf"{MESSAGE_END}<\|start\|>\s*assistant(?:\s+to=[\w.-]{{1,64}})?\s*<\|message\|>",
+            rf"{MESSAGE_END_REGEX}<\|start\|>\s*assistant(?:\s+to=[\w.-]{{1,64}})?\s*<\|message\|>",
             CLOSE_TAG,
             False,
         ),
@@ -77,7 +85,11 @@ MARKERS = tuple(
         (r"<unused94>(?:thought\b)?", OPEN_TAG, False),
         (r"<unused95>", CLOSE_TAG, False),
         # harmony: all but the channel `final` is for the model itself
-        (rf"{MESSAGE_START}<\|channel\|>\s*final\b{CHANNEL_TARGET}<\|message\|>", CLOSE_TAG, False),
+        (
+            rf"{MESSAGE_START_REGEX}<\|channel\|>\s*final\b{CHANNEL_TARGET_REGEX}<\|message\|>",
+            CLOSE_TAG,
+            False,
+        ),
         # before a tool call, with its header in either order
         (
             r"<\|start\|>\s*assistant\s+to=([\w.-]{1,64})\s*<\|channel\|>\s*(\w+)",
@@ -86,7 +98,7 @@ MARKERS = tuple(
         ),
         (r"<\|end\|>\s*<\|start\|>\s*assistant\s*(?=<\|channel\|>\s*\w+\s+to=)", CLOSE_TAG, False),
         (
-            rf"{MESSAGE_START}<\|channel\|>\s*\w+\b(?!\s+to=){CHANNEL_TARGET}<\|message\|>",
+            rf"{MESSAGE_START_REGEX}<\|channel\|>\s*\w+\b(?!\s+to=){CHANNEL_TARGET_REGEX}<\|message\|>",
             OPEN_TAG,
             False,
         ),
@@ -98,9 +110,9 @@ MARKERS = tuple(
     )
 )
 """Other markers, and their replacements."""
-MARKED_PATTERN = re.compile(
+MARKER_START_PATTERN = re.compile(
     r"[<\[\u25c1]|&lt;|\Aanalysis|assistant(?:final|analysis|commentary)|\A\s*```"
-    rf"|{THOUGHT_TITLE}|{RESPONSE_TITLE}|{DONE_THINKING}"
+    rf"|{THOUGHT_TITLE_REGEX}|{RESPONSE_TITLE_REGEX}|{DONE_THINKING_REGEX}"
 )
 """A cheap test: every marker begins with one of these."""
 
@@ -114,9 +126,9 @@ TURN_END_PATTERN = re.compile(
     re.I,
 )
 """Special tokens that end a turn or begin the next one."""
-BEGIN_PATTERN = re.compile(r"<(?:s|bos|pad)>|<\|(?:begin_of_text|startoftext|begin)\|>", re.I)
+TEXT_START_PATTERN = re.compile(r"<(?:s|bos|pad)>|<\|(?:begin_of_text|startoftext|begin)\|>", re.I)
 """Special tokens that begin a text."""
-ECHO_PATTERN = re.compile(
+PROMPT_ECHO_PATTERN = re.compile(
     r"\A(?:<\|im_start\|>\s*(?:system|user)\b|<\|start_header_id\|>\s*(?:system|user)\b"
     r"|<start_of_turn>\s*user\b|<\|turn>\s*(?:system|user)\b|<\|(?:system|user)\|>|\[INST\]"
     r"|<\uff5cUser\uff5c>)",
@@ -157,8 +169,8 @@ def ends_in_thought(text: str) -> bool:
 
 def strip_beginning(text: str) -> str:
     """Return a reply without the special tokens that begin a text and without a repeated prompt."""
-    text = BEGIN_PATTERN.sub("", text)
-    own = OWN_TURN_PATTERN.search(text) if ECHO_PATTERN.match(text.lstrip()) else None
+    text = TEXT_START_PATTERN.sub("", text)
+    own = OWN_TURN_PATTERN.search(text) if PROMPT_ECHO_PATTERN.match(text.lstrip()) else None
     return text[own.end() :] if own else text
 
 
@@ -181,9 +193,9 @@ def cut_at_new_turn(text: str) -> str:
 
 def _normalize_markers(text: str) -> str:
     """Return the text with all thought markers replaced by tags."""
-    if not MARKED_PATTERN.search(text):
+    if not MARKER_START_PATTERN.search(text):
         return text
-    for marker, replacement in MARKERS:
+    for marker, replacement in MARKER_REPLACEMENTS:
         text = marker.sub(replacement, text)
     return text
 

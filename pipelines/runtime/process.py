@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
 HEAP_COUNT, MAX_KEPT_BYTES = 4, 1 << 28  # number of heaps, and bytes of the largest array in them
-MAX_FREE = 1 << 20  # bytes at the end of a heap that are kept for the next picture
+MAX_FREE_BYTES = 1 << 20  # bytes at the end of a heap that are kept for the next picture
 ENDING_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
@@ -73,7 +73,7 @@ def keep_freed_memory() -> None:
     """Keep the freed memory of most pictures for the next ones, because allocating it again takes
     half as long as drawing."""
     _call_malloc("mallopt", M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
-    _call_malloc("mallopt", M_TRIM_THRESHOLD, MAX_FREE)
+    _call_malloc("mallopt", M_TRIM_THRESHOLD, MAX_FREE_BYTES)
 
 
 def _call_malloc(function: str, *values: int) -> None:

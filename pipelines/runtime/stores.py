@@ -19,10 +19,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from looktwice.pipelines.disk import MAX_BYTES, read_file, write_file
+from looktwice.pipelines.disk import MAX_FILE_BYTES, read_file, write_file
 from looktwice.pipelines.state import collect_remarks, remark
 
-SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -30,22 +30,22 @@ class Blobs:
     """Content-addressed files `folder/ab/abcd...`. Safe between threads and processes."""
 
     folder: Path
-    known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    known_names: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def path(self, sha: str) -> Path:
+    def get_path(self, sha: str) -> Path:
         """Return the path for content with this sha256, whether or not it is stored. Raises
         ValueError for anything that is not a sha256."""
-        if not SHA256.fullmatch(sha):
+        if not SHA256_PATTERN.fullmatch(sha):
             raise ValueError(f"{sha[:80]!r} is not a sha256 in hexadecimal digits")
         return self.folder / sha[:2] / sha
 
     def put(self, data: bytes, sha: str = "") -> str:
         """Store `data` atomically and return its sha256."""
         sha = sha or hashlib.sha256(data).hexdigest()
-        if sha in self.known:
+        if sha in self.known_names:
             return sha
-        path = self.path(sha)
-        if sha[:2] not in self.known and path.parent.is_symlink():
+        path = self.get_path(sha)
+        if sha[:2] not in self.known_names and path.parent.is_symlink():
             raise OSError(f"{path.parent} is a link, but blobs need real folders; remove it")
         try:
             stored = path.lstat()
@@ -54,7 +54,7 @@ class Blobs:
             is_whole = False
         if not is_whole:  # a power cut may have left it shorter
             write_file(path, data)
-        self.known.update((sha, sha[:2]))
+        self.known_names.update((sha, sha[:2]))
         return sha
 
     def get(self, sha: str) -> bytes:
@@ -63,26 +63,26 @@ class Blobs:
         Links are not followed: in a folder from somebody else, they could point to a file of this
         machine.
         """
-        if not SHA256.fullmatch(sha):
-            self.path(sha)  # it says what is wrong
+        if not SHA256_PATTERN.fullmatch(sha):
+            self.get_path(sha)  # it says what is wrong
         folder = f"{self.folder}/{sha[:2]}"
         path = f"{folder}/{sha}"
         with suppress(FileNotFoundError):
             found = os.lstat(path)
             if not stat.S_ISLNK(found.st_mode) and not self._is_link(folder):
-                is_plain = stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES
+                is_plain = stat.S_ISREG(found.st_mode) and found.st_size <= MAX_FILE_BYTES
                 return _read(path) if is_plain else read_file(Path(path))
         raise FileNotFoundError(f"{self.folder} holds nothing under {sha}")
 
     def _is_link(self, folder: str) -> bool:
-        if folder in self.known:
+        if folder in self.known_names:
             return False
         if os.path.islink(folder):
             return True
-        self.known.add(folder)
+        self.known_names.add(folder)
         return False
 
-    def names(self) -> set[str]:
+    def list_names(self) -> set[str]:
         """Return the names of all stored blobs, except empty files, which a power cut may leave.
         One listing is cheaper than many lookups."""
         if not self.folder.is_dir():
@@ -91,11 +91,11 @@ class Blobs:
         with os.scandir(self.folder) as folders:
             for folder in folders:
                 if folder.is_dir(follow_symlinks=False):
-                    names |= _names_in(folder.path)
+                    names |= _list_names_in(folder.path)
         return names
 
     def __contains__(self, sha: str) -> bool:
-        return sha in self.known or self.path(sha).exists()
+        return sha in self.known_names or self.get_path(sha).exists()
 
 
 def _read(path: str) -> bytes:
@@ -103,7 +103,7 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _names_in(folder: str) -> set[str]:
+def _list_names_in(folder: str) -> set[str]:
     names = set()
     with os.scandir(folder) as files:
         for file in files:
@@ -175,11 +175,11 @@ class ResultStore:
     memory: MemoryCache = field(default_factory=MemoryCache, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
-        """Return the result stored under a key, as the one of `kinds` that it names (the first if
-        it names none), or None."""
+        """Return the result stored under a key, or None. Its class is the one of `kinds` that the
+        file names, or the first if it names none."""
         try:
             # numpy leaves a damaged file open if it opens it itself
-            data = io.BytesIO(self._path(key).read_bytes())
+            data = io.BytesIO(self._get_path(key).read_bytes())
             with np.load(data, allow_pickle=False) as arrays:
                 name = (
                     str(arrays[CLASS_ARRAY_NAME])
@@ -201,13 +201,15 @@ class ResultStore:
         }
         arrays[CLASS_ARRAY_NAME] = np.asarray(type(result).__name__)
         np.savez_compressed(buffer, **arrays)
-        write_file(self._path(key), buffer.getvalue())
+        write_file(self._get_path(key), buffer.getvalue())
 
-    def _path(self, key: str) -> Path:
+    def _get_path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.npz"
 
 
-_in_use: list[tuple[object, ResultStore | None]] = []  # runs in two threads may end in any order
+_stores_in_use: list[
+    tuple[object, ResultStore | None]
+] = []  # runs in two threads may end in any order
 
 
 @contextmanager
@@ -215,16 +217,16 @@ def use_result_store(folder: Path | None) -> Iterator[None]:
     """Store the results of specialists, in every thread, in this folder while the context is open;
     None stores nothing."""
     mine = object(), ResultStore(folder) if folder is not None else None
-    _in_use.append(mine)
+    _stores_in_use.append(mine)
     try:
         yield
     finally:
-        _in_use.remove(mine)
+        _stores_in_use.remove(mine)
 
 
 def get_current_store() -> ResultStore | None:
     """Return the store in use that was opened last, or None."""
-    latest = _in_use[-1:]
+    latest = _stores_in_use[-1:]
     return latest[0][1] if latest else None
 
 

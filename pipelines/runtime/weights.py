@@ -10,7 +10,7 @@ from pathlib import Path
 
 from looktwice.pipelines.disk import write_file
 
-CACHED_DIGEST_BYTES = 8 << 20  # bytes; the digest of a larger file is cached
+MIN_CACHED_DIGEST_BYTES = 8 << 20  # bytes; the digest of a larger file is cached
 
 
 class WeightsError(ValueError):
@@ -19,7 +19,7 @@ class WeightsError(ValueError):
 
 
 def hash_weights(path: str | Path) -> str:
-    """Compute the sha256 over a weights file, or over all files in a folder.
+    """Compute the sha256 of a weights file, or of all files in a folder.
 
     The digest of a large file is cached in the user's cache folder (XDG_CACHE_HOME), together with
     the file's size and time.
@@ -32,12 +32,12 @@ def hash_weights(path: str | Path) -> str:
     for file in files:
         facts = file.stat()
         digest.update(f"{file.name}\n".encode())
-        digest.update(_file_digest(file, facts.st_size, facts.st_mtime_ns))
+        digest.update(_hash_file(file, facts.st_size, facts.st_mtime_ns))
     return digest.hexdigest()
 
 
 @lru_cache(maxsize=4096)
-def _file_digest(file: Path, size: int, changed: int) -> bytes:
+def _hash_file(file: Path, size: int, changed: int) -> bytes:
     """Return the sha256 of a file, cached by its size and modification time; for a large file, the
     cache is on disk and shared by all commands."""
     folder = (
@@ -45,14 +45,14 @@ def _file_digest(file: Path, size: int, changed: int) -> bytes:
     )
     note = folder / hashlib.sha256(str(file).encode()).hexdigest()[:32]
     version = f"{size} {changed} "
-    if size >= CACHED_DIGEST_BYTES:
+    if size >= MIN_CACHED_DIGEST_BYTES:
         with suppress(OSError, ValueError):
             noted = note.read_text(encoding="ascii")
             if noted.startswith(version):
                 return bytes.fromhex(noted.removeprefix(version))
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").digest()
-    if size >= CACHED_DIGEST_BYTES:
+    if size >= MIN_CACHED_DIGEST_BYTES:
         with suppress(OSError):  # then it is computed each time
             folder.mkdir(parents=True, exist_ok=True)
             write_file(note, version + digest.hex())

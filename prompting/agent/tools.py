@@ -209,7 +209,7 @@ class Rotate:
         turned = f"turned by {degrees:g} degrees"
         if degrees % 360 == 0:
             raise ToolError(f"{turned} the image would stay as it is")
-        width, height = transforms.rotated_size(view.size, degrees)
+        width, height = transforms.compute_rotated_size(view.size, degrees)
         if degrees % 90 and width * height > MAX_MEGAPIXELS * 1e6:
             raise ToolError(
                 f"{turned} image {arguments.image} would be too large; turn an earlier image, or a"

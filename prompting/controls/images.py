@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import XY, Affine, Size, overlap, rectangle
+from looktwice.pipelines.geometry import XY, Affine, Size, measure_overlap, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.sample import Item, name_in_errors
+from looktwice.pipelines.sample import Item, prefix_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import parse_rgb
@@ -248,7 +248,7 @@ class RandomMarks(Ranged, WithoutModel):
                 )
             if mark.label not in self.keep:
                 others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
-                with name_in_errors(sample):
+                with prefix_errors(sample):
                     new[number] = self._move(mark, sample.images[mark.image].size, others, rng)
         return state.replace(sample=replace(sample, marks=tuple(new)))
 
@@ -322,7 +322,9 @@ class OracleCrop(Ranged, Given):
             if len(fitting) < self.tries and exact.find_areas(view, [box])[0][0] == box.xyxy:
                 fitting.append(box)
         own = _make_random_box(*size, left, top, true.image)
-        return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
+        return min(
+            fitting, key=lambda box: measure_overlap(own.xyxy, bounding_box(box)), default=own
+        )
 
     def project_region(self, state: State) -> dict[int, Mark]:
         """Map the index of each view that shows the region to the region in that view."""

@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.sample import check_marks, name_in_errors
+from looktwice.pipelines.sample import check_marks, prefix_errors
 from looktwice.pipelines.state import NO_MARK_NOTE, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
@@ -262,7 +262,7 @@ class Marking(Ranged, WithoutModel):
                 f"sample {state.sample.id}: `only` names {', '.join(self.only)}, but the"
                 f" marks are {', '.join(labels)}"
             )
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         if [*map(id, views)] == [*map(id, state.views)]:
             return state.with_notes(f"{type(self).__name__}: {NO_MARK_NOTE}")

@@ -85,7 +85,7 @@ class ChosenMark(Ranged, WithoutModel):
 
     def _find_letter(self, sample: Sample, mark: Box | Mask) -> str | None:
         fits: dict[str, float] = {}
-        for own in sample.on(mark.image):
+        for own in sample.list_marks_on(mark.image):
             if own.label in sample.letters and own is not mark:
                 fits[own.label] = _measure_match(own, mark)
         most = max([self.overlap, *fits.values()])

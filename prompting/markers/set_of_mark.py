@@ -15,7 +15,7 @@ from looktwice.pipelines.marks import Box, Mask, Point, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.sample import Sample, name_in_errors
+from looktwice.pipelines.sample import Sample, prefix_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
@@ -105,7 +105,7 @@ def find_mark_candidates(sample: Sample, image: int) -> Iterator[Candidate]:
     """Yield the sample's own boxes and masks on one of its pictures. Raises ValueError for a mask
     of another size."""
     size = sample.images[image].size
-    for mark in sample.on(image):
+    for mark in sample.list_marks_on(image):
         if isinstance(mark, Mask):
             yield from find_mask_candidates(
                 Masks(mark.pixels[None], np.ones(1), np.array([mark.label])), size, image
@@ -250,7 +250,7 @@ class SetOfMark(WithoutModel):
                 f"sample {state.sample.id}: it has marks with the labels {', '.join(sorted(taken))}"
                 f" already; set text: {'letters' if self.text == 'numbers' else 'numbers'}"
             )
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             views = [self.draw(view, marks) for view in state.views]
         seen = {label for view in state.views for label, _ in self._find_visible(view, marks)}
         if marks and not seen:

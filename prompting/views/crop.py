@@ -21,7 +21,7 @@ from looktwice.pipelines.geometry import (
 )
 from looktwice.pipelines.marks import Mark, bounding_box
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.sample import name_in_errors
+from looktwice.pipelines.sample import prefix_errors
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
@@ -202,7 +202,7 @@ class Crop:
         """Return the views that replace one view of a state, and notes. Raises a ValueError that
         names the sample."""
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             return self(view, places, marks)
 
 

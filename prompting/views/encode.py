@@ -13,7 +13,7 @@ from PIL import Image
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.sample import name_in_errors
+from looktwice.pipelines.sample import prefix_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.views.seen import find_drawings
@@ -61,7 +61,7 @@ class Encode(Ranged, WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with encoded views. Raises ValueError, which names the sample, if the
         codec cannot hold a view."""
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             views = tuple(self.encode(view) for view in state.views)
         drawn = find_drawings(state, {}) if views != state.views else ()
         notes = (

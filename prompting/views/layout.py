@@ -16,7 +16,7 @@ from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.sample import name_in_errors
+from looktwice.pipelines.sample import prefix_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, parse_rgb
@@ -63,7 +63,7 @@ class Concatenate(WithoutModel):
         """Return the state with one view, whose parts map back to every image."""
         if len(state.views) < 2:
             return state
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             return state.replace(views=(self.join(state.views),))
 
     def join(self, views: Sequence[View]) -> View:

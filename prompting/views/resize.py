@@ -27,7 +27,7 @@ from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.models.processors.layouts import Filter, Size, compute_qwen_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.sample import name_in_errors
+from looktwice.pipelines.sample import prefix_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
@@ -50,7 +50,7 @@ class SizeRule(Ranged, WithoutModel, ABC):
         Raises a ValueError that names the sample if a view would exceed 100 megapixels, or if the
         rule refuses it.
         """
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             views = tuple(resize_view(view, self.size(*view.size)) for view in state.views)
         return state.replace(views=views)
 
@@ -308,14 +308,16 @@ class TokenBudget(Ranged, WithoutModel):
                 scale_size(view.size, step / SIZE_STEP_COUNT)
                 for step in range(SIZE_STEP_COUNT, last - 1, -1)
             ]
-            options.append([SizeOption(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
+            options.append(
+                [SizeOption(rule.count_tokens(size), size) for size in dict.fromkeys(sizes)]
+            )
         chosen = self._fit_budget(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:
             return state.replace(views=kept).with_notes(
                 "the token budget has no room for more views"
             )
-        with name_in_errors(state.sample):
+        with prefix_errors(state.sample):
             if len(chosen) < len(options):
                 least = sum(min(sizes).tokens for sizes in options)
                 raise ValueError(

@@ -21,9 +21,9 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import LARGE_INPUT_CLAUDE, find_image_rule
+from looktwice.pipelines.models.image_tokens import LARGE_INPUT_CLAUDE_REGEX, find_image_rule
 from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, find_processor
-from looktwice.pipelines.sample import name_in_errors
+from looktwice.pipelines.sample import prefix_errors
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import find_source_box
@@ -36,7 +36,7 @@ from looktwice.prompting.views.resize import (
 )
 
 PROVIDER_RULES: tuple[tuple[str, SizeRule, int], ...] = (
-    (LARGE_INPUT_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
+    (LARGE_INPUT_CLAUDE_REGEX, ClaudePatches(edge=2576, budget=4784), 28),
     (r"claude", ClaudePatches(), 28),
     (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
     (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)|o[13](?!-mini)|gpt-5(?![\d.])", OpenAITiles(), 0),
@@ -91,11 +91,11 @@ class AsSeen(WithoutModel):
         source = self.imitated_software
         seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
-            with name_in_errors(state.sample):
-                if layout.refused:
+            with prefix_errors(state.sample):
+                if layout.refusal:
                     raise ValueError(
                         f"{self.stack} refuses a picture of {_format_size(view.size)} pixels for"
-                        f" {self.model}: {layout.refused}; crop it first"
+                        f" {self.model}: {layout.refusal}; crop it first"
                     )
                 tiles = cut_tiles(view, layout)
             seen += tiles
@@ -131,7 +131,7 @@ def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout
     for beginning, provider, patch in PROVIDER_RULES:
         if re.match(beginning, name):
             seen = provider.size(*size)
-            return Layout(seen, seen, find_image_rule(model).tokens(size), patch)
+            return Layout(seen, seen, find_image_rule(model).count_tokens(size), patch)
     return None
 
 
@@ -139,7 +139,7 @@ def cut_tiles(view: View, layout: Layout) -> list[View]:
     """Return the tiles, row by row, and the overview, with their mapping to the source images.
     Raises ValueError for a picture that would be resized to over 100 megapixels."""
     resized = view
-    for size in filter(None, (layout.via, layout.size)):
+    for size in filter(None, (layout.intermediate_size, layout.size)):
         resized = resize_view(resized, size, layout.filter)
     across, down = layout.grid
     width, height = layout.tile
@@ -149,11 +149,11 @@ def cut_tiles(view: View, layout: Layout) -> list[View]:
     else:
         right = across * width - left - resized.size[0]
         bottom = down * height - top - resized.size[1]
-        frame = transforms.pad(resized, left, top, right, bottom, layout.ground)
+        frame = transforms.pad(resized, left, top, right, bottom, layout.background)
     corners = [(x * width, y * height) for y in range(down) for x in range(across)]
     tiles = [transforms.crop(frame, x, y, x + width, y + height) for x, y in corners]
     if layout.overview:
-        whole = resized if layout.via else view
+        whole = resized if layout.intermediate_size else view
         tiles.append(resize_view(whole, layout.overview, layout.filter))
     return tiles
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import cv2
 import numpy as np
 
-from looktwice.pipelines.geometry import Size, overlap
+from looktwice.pipelines.geometry import Size, measure_overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
@@ -203,7 +203,9 @@ class Elsewhere(Ranged, WithSource, Where):
                 low = np.minimum(corners, size - side)
                 edges = np.hstack([low, low + side]).tolist()
                 drawn = [Box(mark.label, a, b, c, d, number) for a, b, c, d in edges]
-                boxes.append(min(drawn, key=lambda b: sum(overlap(b.xyxy, t) for t in true)))
+                boxes.append(
+                    min(drawn, key=lambda b: sum(measure_overlap(b.xyxy, t) for t in true))
+                )
             return boxes
 
         return self.where.places(state, model).map_regions(move_regions)

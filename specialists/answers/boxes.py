@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines.counted import NUMBER_WORDS
-from looktwice.pipelines.geometry import iou, overlap
+from looktwice.pipelines.geometry import iou, measure_overlap
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
@@ -44,9 +44,9 @@ class FittingBox(AnswerRule):
     The boxes are marks of image 0 that the choices name ("Box A"). The object is read from the
     question ("... encloses the tank top?") unless `words` names it; use `words: ""` for detectors
     of a fixed class. With `only_surest` only the detection with the highest score counts; otherwise
-    each box is compared with the detection that fits it best. Confidence is the difference of the
-    overlaps. Abstains if a box or the object's name is missing, if nothing is detected, if the
-    detections overlap none of the boxes, and on a tie.
+    each box is compared with the detection that fits it best. Confidence is the lead of the
+    largest overlap over the next. Abstains if a box or the object's name is missing, if nothing is
+    detected, if the detections overlap none of the boxes, and on a tie.
     """
 
     detector: Detector
@@ -211,7 +211,7 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
     # the share of the narrower one's width above the other; negative if they are side by side
     narrower = min(subject[2] - subject[0], object_[2] - object_[0])
     over = -gaps[0] / max(narrower, 1e-9)
-    covered = _covered_share(subject, object_)
+    covered = _measure_covered_share(subject, object_)
     margins = {
         "left": across,
         "right": -across,
@@ -220,7 +220,7 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
         "on": min(down, over, TOUCH_MARGIN - apart),
         "inside": 2 * covered - 1,
         "outside": 1 - 2 * covered,
-        "contains": 2 * _covered_share(object_, subject) - 1,
+        "contains": 2 * _measure_covered_share(object_, subject) - 1,
         "touching": TOUCH_MARGIN - apart,
         "near": NEAR_MARGIN - apart,
         "far": apart - NEAR_MARGIN,
@@ -239,9 +239,9 @@ def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, C
     return first[0], second[int(subject == object_)]
 
 
-def _covered_share(inner: Corners, outer: Corners) -> float:
+def _measure_covered_share(inner: Corners, outer: Corners) -> float:
     """Return the share of the first box's area that lies in the second."""
-    return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
+    return measure_overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 
 
 def _compare_depth(near: Floats, first: Corners, second: Corners) -> float:

@@ -1,4 +1,4 @@
-"""Parses a sample's choices by their text rather than their order, and its question."""
+"""Parses a sample's question, and its choices by their text rather than their order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABEL_PATTERN = re.compile(r"(?<![\w'])[A-H](?![\w'])")
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 ORDINAL_PATTERN = re.compile(rf"\b({'|'.join(ORDINALS)})\b", re.IGNORECASE)
 TRUE_WORDS, FALSE_WORDS = ("yes", "true", "t"), ("no", "false", "f")
-LETTERED_PATTERN = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
+TRUE_FALSE_LETTERS_PATTERN = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 
 MarkType = TypeVar("MarkType", Point, Box)
 Decision = tuple[str, float]
@@ -68,7 +68,7 @@ def map_letters_to_marks(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
             " and 2 are needed"
         )
-    marks = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
+    marks = {mark.label: mark for mark in sample.list_marks_on(image) if isinstance(mark, kind)}
     wanted = map_letters_to_labels(sample)
     missing = ", ".join(label for label in wanted.values() if label not in marks)
     if missing:
@@ -98,11 +98,11 @@ def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
     return dict(zip(sample.letters, [sample.images[place] for place in places], strict=True))
 
 
-def get_only_pixels(sample: Sample, what: str) -> Pixels:
+def get_only_pixels(sample: Sample, beginning: str) -> Pixels:
     """Return the pixels of the only image, HxWx3. Raises NoEvidence with a message that begins with
-    `what`."""
+    `beginning`."""
     if len(sample.images) != 1:
-        raise NoEvidence(f"{what}, found {len(sample.images)}")
+        raise NoEvidence(f"{beginning}, found {len(sample.images)}")
     return sample.images[0].pixels
 
 
@@ -121,7 +121,9 @@ def choose_true_or_false(sample: Sample, holds: bool) -> str:
     Without choices, return T or F if the question mentions them, else Yes or No.
     """
     if not sample.choices:
-        lettered = LETTERED_PATTERN.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
+        lettered = TRUE_FALSE_LETTERS_PATTERN.search(
+            f"{sample.question}\n{sample.meta.get('prompt', '')}"
+        )
         return ("T" if holds else "F") if lettered else ("Yes" if holds else "No")
     words, texts = TRUE_WORDS if holds else FALSE_WORDS, list_choice_texts(sample)
     for letter, text in texts.items():
@@ -178,30 +180,32 @@ for line in RELATION_TABLE.splitlines():
     kind, _, wordings = line.partition(": ")
     RELATIONS[kind] = wordings.split(", ")
 
-RELATION_OF_WORDING = {
+RELATION_BY_WORDING = {
     wording: kind for kind, wordings in RELATIONS.items() for wording in wordings
 }
-WORDINGS = "|".join(sorted(map(re.escape, RELATION_OF_WORDING), key=len, reverse=True))
-ARTICLE = r"(?:the|an|a)"
+WORDINGS_REGEX = "|".join(sorted(map(re.escape, RELATION_BY_WORDING), key=len, reverse=True))
+ARTICLE_REGEX = r"(?:the|an|a)"
 RELATION_QUESTION_PATTERN = re.compile(
-    rf"^(?:is|are|does|do) {ARTICLE} (?P<one>.+?) (?P<relation>{WORDINGS}) {ARTICLE}"
-    r" (?P<two>.+?)\s*\??$",
+    rf"^(?:is|are|does|do) {ARTICLE_REGEX} (?P<one>.+?) (?P<relation>{WORDINGS_REGEX})"
+    rf" {ARTICLE_REGEX} (?P<two>.+?)\s*\??$",
     re.IGNORECASE,
 )
-VERBS = (
+VERBS_REGEX = (
     r"(?:is|are|was|were|does|do|did|can|could|has|have|had|appears?|seen|in total|in"
     r" (?:the|this|these)\b.*)"
 )
-COUNTED_PATTERN = re.compile(
+COUNTED_OBJECT_PATTERN = re.compile(
     r"how many (?:(?:different|distinct|unique|total|of"
-    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERBS}\b[^?.]*)?[?.]",
+    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERBS_REGEX}\b[^?.]*)?[?.]",
     re.IGNORECASE,
 )
-TOTAL_PATTERN = re.compile(
+TOTAL_COUNT_PATTERN = re.compile(
     r"count the (?:total )?number of (?P<what>[^?.,]+?)(?:\s+(?:in|that|on)\b[^?.]*)?[?.,]",
     re.IGNORECASE,
 )
-ENCLOSED_PATTERN = re.compile(rf"\benclos\w+\s+{ARTICLE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
+ENCLOSED_OBJECT_PATTERN = re.compile(
+    rf"\benclos\w+\s+{ARTICLE_REGEX}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE
+)
 SAMENESS_QUESTION_PATTERN = re.compile(
     r"\b(?:are|is|show|shows)(?P<first>\s+not|n't)?\s+(?:(?:of"
     r"|all)\s+)?(?:the\s+)?(?P<word>same|different)"
@@ -214,14 +218,14 @@ def parse_count(sample: Sample) -> str:
     """Parse the counted object: `How many blue floats are there?` -> "blue floats", also `Count the
     number of X.` Raises NoEvidence."""
     return _find_object_name(
-        sample, "how many there are of something", COUNTED_PATTERN, TOTAL_PATTERN
+        sample, "how many there are of something", COUNTED_OBJECT_PATTERN, TOTAL_COUNT_PATTERN
     )
 
 
 def parse_enclosed(sample: Sample) -> str:
     """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
     tank top?` -> "tank top". Raises NoEvidence."""
-    return _find_object_name(sample, "what a box encloses", ENCLOSED_PATTERN)
+    return _find_object_name(sample, "what a box encloses", ENCLOSED_OBJECT_PATTERN)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
@@ -234,7 +238,7 @@ def parse_relation(sample: Sample) -> tuple[str, str, str]:
         )
     return (
         match["one"].lower(),
-        RELATION_OF_WORDING[match["relation"].lower()],
+        RELATION_BY_WORDING[match["relation"].lower()],
         match["two"].lower(),
     )
 

@@ -120,7 +120,9 @@ def find_reference_and_candidates(
             " are needed"
         )
     references = [
-        mark for mark in sample.on(0) if isinstance(mark, Point) and mark.label == reference
+        mark
+        for mark in sample.list_marks_on(0)
+        if isinstance(mark, Point) and mark.label == reference
     ]
     if len(references) != 1:
         raise NoEvidence(
@@ -156,13 +158,13 @@ class NearestFeature(AnswerRule):
             if is_one_color(image.pixels):
                 raise NoEvidence(f"image {number} has a single colour")
             grids.append(look_once(self.features, image.pixels, self.prompt))
-        vector, grid = grids[0].at(reference), grids[1]
+        vector, grid = grids[0].interpolate(reference), grids[1]
         places = np.array([point.center for point in candidates.values()])
         if self.search == "candidates":
-            distances = np.clip(1 - compute_cosines(vector, grid.at(places))[0], 0, 2)
+            distances = np.clip(1 - compute_cosines(vector, grid.interpolate(places))[0], 0, 2)
         else:
             alike = compute_cosines(vector, grid.values.reshape(-1, grid.values.shape[-1]))[0]
-            most_similar = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
+            most_similar = grid.compute_centers().reshape(-1, 2)[int(np.argmax(alike))]
             distances = np.linalg.norm(places - most_similar, axis=1)
         far = dict(zip(candidates, distances.tolist(), strict=True))
         return find_nearest_choice(far, "the distances of candidates", rounding=1e-6)
@@ -229,8 +231,8 @@ class MostReal(AnswerRule):
     """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic
     detection.
 
-    Confidence is the difference of the two lowest probabilities. Abstains if images and choices do
-    not pair up, if `detector` cannot process one of them, and on a tie.
+    Confidence is the difference between the two lowest probabilities. Abstains if images and
+    choices do not pair up, if `detector` cannot process one of them, and on a tie.
     """
 
     detector: GeneratedImageDetector

@@ -131,8 +131,8 @@ class SameIdentity(IdentityRule):
     They are the same if no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's
     for its faces). The claim and the object's name are read from the question ("The bags in these
     images are not the same bag."). Confidence is the difference between the largest distance and
-    the threshold, as a share of the threshold. Abstains with the reason of `identity`, and if the
-    question makes no such claim.
+    the threshold, as a share of the threshold. Abstains for the reason that `identity` gives, and
+    if the question makes no such claim.
     """
 
     def decide(self, sample: Sample) -> Decision:
@@ -154,7 +154,7 @@ class CountIdentities(IdentityRule):
     Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The object's name is
     read from the question ("how many different bags") unless `words` gives it. Confidence is the
     difference between the threshold and the distance of the merge nearest to it, as a share of the
-    threshold. Abstains with the reason of `identity`, and if no choice has the number.
+    threshold. Abstains for the reason that `identity` gives, and if no choice has the number.
     """
 
     linkage: Literal["single", "average", "complete"] = "average"
@@ -184,8 +184,8 @@ class GroupIdentities(IdentityRule):
     among its images, and the smallest distance from them to the others minus `threshold`. For
     "None" it is the smallest distance between any two images minus `threshold`. The largest margin
     wins; its lead over the next, as a share of the threshold, is the confidence. The object's name
-    is read from the question ("the same bag") unless `words` gives it. Abstains with the reason of
-    `identity`, if a choice names no images, and on a tie.
+    is read from the question ("the same bag") unless `words` gives it. Abstains for the reason
+    that `identity` gives, if a choice names no images, and on a tie.
     """
 
     words: str | None = None
@@ -205,11 +205,13 @@ class GroupIdentities(IdentityRule):
             raise NoEvidence("there are fewer than two choices of groups")
         words = _parse_object_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
-        margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
+        margins = {
+            letter: self._measure_margin(vectors, members) for letter, members in groups.items()
+        }
         letter, lead = find_best_choice(margins, "the margins of")
         return letter, lead / self.threshold
 
-    def _margin(self, vectors: Vectors, members: set[int]) -> float:
+    def _measure_margin(self, vectors: Vectors, members: set[int]) -> float:
         inside, outside = [-np.inf], [np.inf]
         for first, second in combinations(range(len(vectors)), 2):
             distance = float(np.linalg.norm(vectors[first] - vectors[second]))

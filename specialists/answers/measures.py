@@ -47,7 +47,7 @@ class ColorAtMark(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         from skimage.color import deltaE_ciede2000, rgb2lab
 
-        marks = sample.on(0)
+        marks = sample.list_marks_on(0)
         if len(marks) != 1:
             raise NoEvidence(f"exactly one mark is needed, image 0 has {len(marks)}")
         (x, y), (width, height) = marks[0].center, sample.images[0].size
@@ -71,8 +71,8 @@ class ColorAtMark(AnswerRule):
         return letter, lead / (distances[letter] + lead)
 
 
-LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
-SAME_WORDS = r"\b(?:same|equal)\b"
+LUMINANCE_WEIGHTS = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
+SAME_REGEX = r"\b(?:same|equal)\b"
 
 
 def measure_points(
@@ -130,12 +130,14 @@ class DarkerPoint(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
-        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME_WORDS)
+        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME_REGEX)
         points.pop(same or "", None)
         if len(points) != 2:
             raise NoEvidence(f"the choices must name two points, found {len(points)}")
         albedo = look_once(self.reflectance, sample.images[0].pixels)
-        light = measure_points(albedo, sample, points, self.window, "reflectance", LUMINANCE)
+        light = measure_points(
+            albedo, sample, points, self.window, "reflectance", LUMINANCE_WEIGHTS
+        )
         low, high = sorted(light, key=lambda letter: light[letter])
         if light[high] <= 0:
             raise NoEvidence("both points are black, so their ratio is undefined")
@@ -148,23 +150,24 @@ class DarkerPoint(AnswerRule):
         return same, 1 - ratio / margin if margin else 1.0
 
 
-LARGE_WORDS = (
+LARGE_WORDS_REGEX = (
     "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
 )
-SMALL_WORDS = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
-SPAN_WORDS = "(?:distance|depth)"
-NEAR_WORDS = (
-    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL_WORDS})"
-    rf" {SPAN_WORDS}|{SPAN_WORDS}[^.?]*"
-    rf" (?:{SMALL_WORDS})"
+SMALL_WORDS_REGEX = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
+SPAN_WORDS_REGEX = "(?:distance|depth)"
+NEAR_WORDS_REGEX = (
+    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL_WORDS_REGEX})"
+    rf" {SPAN_WORDS_REGEX}|{SPAN_WORDS_REGEX}[^.?]*"
+    rf" (?:{SMALL_WORDS_REGEX})"
 )
-FAR_WORDS = (
+FAR_WORDS_REGEX = (
     r"far(?:ther|thest)?|furthe(?:r|st)|distant|remote|deep(?:er|est)|behind|"
-    rf"(?:{LARGE_WORDS}) {SPAN_WORDS}|{SPAN_WORDS}[^.?]* (?:{LARGE_WORDS})"
+    rf"(?:{LARGE_WORDS_REGEX}) {SPAN_WORDS_REGEX}|{SPAN_WORDS_REGEX}[^.?]* (?:{LARGE_WORDS_REGEX})"
 )
-NEGATION = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
+NEGATION_REGEX = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
 ASKED_DISTANCE_PATTERN = re.compile(
-    rf"(?P<not>{NEGATION})?\b(?:(?P<near>{NEAR_WORDS})|(?P<far>{FAR_WORDS}))\b", re.IGNORECASE
+    rf"(?P<not>{NEGATION_REGEX})?\b(?:(?P<near>{NEAR_WORDS_REGEX})|(?P<far>{FAR_WORDS_REGEX}))\b",
+    re.IGNORECASE,
 )
 """Matches a word for nearer or farther, and whether it is negated."""
 

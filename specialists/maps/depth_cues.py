@@ -14,7 +14,7 @@ from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.rules import Checked, NoEvidence
 
-Kind = Literal[
+CueKind = Literal[
     "vertical_position",
     "haze",
     "local_contrast",
@@ -27,11 +27,11 @@ BLUR_SIGMA = 1.0  # pixels of the blur to which sharpness is compared
 BAND_COUNT = 5  # frequency bands of texture_size, from fine to coarse
 
 
-def _gray(image: Pixels) -> Floats:
+def _convert_to_gray(image: Pixels) -> Floats:
     return cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.float64) / 255
 
 
-def _window_mean(values: Floats, side: int) -> Floats:
+def _average_windows(values: Floats, side: int) -> Floats:
     return np.asarray(cv2.blur(values, (side, side), borderType=cv2.BORDER_REFLECT), np.float64)
 
 
@@ -56,33 +56,33 @@ def haze(image: Pixels, side: int) -> Floats:
 
 
 def local_contrast(image: Pixels, side: int) -> Floats:
-    gray = _gray(image)
-    mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
+    gray = _convert_to_gray(image)
+    mean, square = _average_windows(gray, side), _average_windows(gray**2, side)
     return np.sqrt(np.maximum(square - mean**2, 0))
 
 
 def saturation(image: Pixels, side: int) -> Floats:
     levels = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
-    return _window_mean(levels, side)
+    return _average_windows(levels, side)
 
 
 def brightness(image: Pixels, side: int) -> Floats:
-    return _window_mean(_gray(image), side)
+    return _average_windows(_convert_to_gray(image), side)
 
 
 def sharpness(image: Pixels, side: int) -> Floats:
     steepness = []
-    for level in (_gray(image), _blur(_gray(image), BLUR_SIGMA)):
+    for level in (_convert_to_gray(image), _blur(_convert_to_gray(image), BLUR_SIGMA)):
         across = cv2.Sobel(level, cv2.CV_64F, 1, 0, borderType=cv2.BORDER_REFLECT)
         down = cv2.Sobel(level, cv2.CV_64F, 0, 1, borderType=cv2.BORDER_REFLECT)
-        steepness.append(_window_mean(np.hypot(across, down), side) + 1e-3)
+        steepness.append(_average_windows(np.hypot(across, down), side) + 1e-3)
     return np.divide(*steepness)
 
 
 def texture_size(image: Pixels, side: int) -> Floats:
-    gray = _gray(image)
+    gray = _convert_to_gray(image)
     blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BAND_COUNT))]
-    bands = [_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
+    bands = [_average_windows((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
     energies, total = np.stack(bands), np.stack(bands).sum(0)
     weighted = np.tensordot(np.arange(BAND_COUNT, dtype=np.float64), energies, 1)
     return np.where(total > 1e-7, weighted / np.maximum(total, 1e-12), np.nan)
@@ -126,7 +126,7 @@ class DepthCue:
     The side of a window is 5 % of the image's longer side, 10 % for texture.
     """
 
-    kind: Kind
+    kind: CueKind
 
     def __post_init__(self) -> None:
         if self.kind not in CUES:

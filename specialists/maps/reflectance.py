@@ -38,13 +38,13 @@ class ColorRetinex(Checked):
         single-coloured images."""
         pixels = require_pixels(pixels, colors=True)
         size = InputSize.fit(pixels, self.longest, 1)
-        seen = np.maximum(to_linear(size.resized(pixels)), MIN_LIGHT)
+        seen = np.maximum(to_linear(size.resize(pixels)), MIN_LIGHT)
         # the logarithm of the light on each pixel, with the mean 0
-        small = integrate_steps(self._light_steps(seen, 1), self._light_steps(seen, 0))
+        small = integrate_steps(self._find_light_steps(seen, 1), self._find_light_steps(seen, 0))
         light = cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR)
         return to_linear(pixels) / np.exp(np.asarray(light, np.float64))[..., None]
 
-    def _light_steps(self, seen: Floats, axis: int) -> Floats:
+    def _find_light_steps(self, seen: Floats, axis: int) -> Floats:
         """Return the differences of log grey values between neighbours along `axis`, with those
         attributed to a change of surface set to 0."""
         steps, gray = np.diff(np.log(seen), axis=axis), np.diff(np.log(seen.mean(-1)), axis=axis)

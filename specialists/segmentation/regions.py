@@ -69,7 +69,7 @@ class Slic(Checked):
         return select_largest_regions(labels, pixels, self.most)
 
 
-def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
+def select_largest_regions(labels: NDArray[Any], pixels: Pixels, max_regions: int) -> Masks:
     """Convert a label map of any size to masks of its largest regions, at the size of the
     image."""
     height, width = require_pixels(pixels).shape[:2]
@@ -77,6 +77,6 @@ def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> M
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
     counts = np.bincount(full.ravel())  # `np.unique` would sort all pixels
-    largest = argsort_descending(counts)[: min(most, np.count_nonzero(counts))]
+    largest = argsort_descending(counts)[: min(max_regions, np.count_nonzero(counts))]
     masks = full == largest[:, None, None]
     return Masks(masks, np.ones(len(largest)), np.full(len(largest), ""))

@@ -147,7 +147,7 @@ def test_a_placebo_copies_the_settings_of_the_stage_it_controls_for(
 def first_zoom(arm: Arm) -> View:
     """Return the first crop that the model was shown of the only sample."""
     (item,) = arm.task
-    shown = Pipeline(arm.stages)(State.start(item.sample), arm.model).shown
+    shown = Pipeline(arm.stages)(State.start(item.sample), arm.model).shown_views
     return next(view for view in shown if view.size != item.sample.images[0].size)
 
 

@@ -133,7 +133,7 @@ def test_a_study_derived_from_an_allowed_one_needs_no_option(
     for name in ("winner", "copy"):
         shutil.copy("study/study.yaml", f"study/{name}.yaml")
     plan.copy_grants_to(Path("study/winner.yaml"))
-    assert load_plan(Path("study/winner.yaml")).reads == {lab / "own" / "set"}
+    assert load_plan(Path("study/winner.yaml")).named_paths == {lab / "own" / "set"}
     with pytest.raises(ConfigError, match="--allow own/set"):
         load_plan(Path("study/copy.yaml"))
 

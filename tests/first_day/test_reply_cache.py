@@ -77,23 +77,23 @@ def test_only_as_many_of_the_oldest_as_needed_are_removed(tmp_path: Path) -> Non
     for number in range(4):
         store.put(f"{number:064}", "m", Reply("x" * (2 * MAX_INLINE_BYTES)))
         make_older(tmp_path / ".cache", 4000)
-    size = sum(row.size for row in store.rows())
+    size = sum(row.size for row in store.iterate_rows())
     nowhere = looktwice("cache", tmp_path, "--prune", "0")
     assert nowhere.exit_code == 2 and "contains no runs" in nowhere.output
     assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
     output = looktwice("cache", tmp_path, "--prune", str(size * 5 // 8)).output
     assert "removed 2 replies" in output and "2 replies left" in output
-    assert sorted(row.key for row in store.rows()) == [f"{number:064}" for number in (2, 3)]
+    assert sorted(row.key for row in store.iterate_rows()) == [f"{number:064}" for number in (2, 3)]
 
 
 def test_a_blob_is_removed_with_its_last_reply(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for key, model in (("a", "m"), ("b", "m"), ("c", "n")):
         store.put(key, model, Reply("x" * MAX_INLINE_BYTES + ("" if key != "c" else "c")))
-    rows = {row.key: row for row in store.rows()}
+    rows = {row.key: row for row in store.iterate_rows()}
     assert rows["a"].blob == rows["b"].blob != rows["c"].blob
     store.remove([rows["a"], rows["c"]])
-    assert rows["a"].blob in store.blobs and not store.blobs.path(rows["c"].blob).exists()
+    assert rows["a"].blob in store.blobs and not store.blobs.get_path(rows["c"].blob).exists()
     assert store.get("b") is not None and store.get("a") is store.get("c") is None
 
 

@@ -75,7 +75,7 @@ def test_an_html_page_instead_of_json_is_a_failure_of_the_endpoint() -> None:
 def test_a_refused_key_is_noticed_before_the_first_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, delay: float
 ) -> None:
-    monkeypatch.setattr(chat_api, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(chat_api, "PROBE_TIMEOUT_SECONDS", 0.2)
     refused = status == 401
     with chat_server(None, "--models", str(status), "--models-delay", str(delay)) as server:
         output = run_study(tmp_path, server.url, code=int(refused))

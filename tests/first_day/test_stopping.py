@@ -99,11 +99,11 @@ def test_a_second_interrupt_aborts_requests_and_simultaneous_ones_count_once(
 def test_a_request_in_preparation_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
 
-    def body(*given: object) -> dict[str, object]:
+    def make_body(*given: object) -> dict[str, object]:
         stop.set()
         return {}
 
-    monkeypatch.setattr(ChatAPI, "body", body)
+    monkeypatch.setattr(ChatAPI, "make_body", make_body)
     with chat_server() as server:
         model = Limited(ChatAPI("m", server.url), stop=stop)
         with pytest.raises(Stopped):

@@ -154,7 +154,7 @@ def test_another_thread_takes_over_from_a_failed_one_and_failures_are_not_stored
 def test_only_cached_replies(tmp_path: Path) -> None:
     store, inner = Store(tmp_path), Scripted("(A)")
     Cached(inner, store)(HELLO)
-    only = Cached(inner, store, only=True)
+    only = Cached(inner, store, only_cached=True)
     assert only(HELLO).cached
     with pytest.raises(ModelError, match="--only-cached"):
         only(HELLO, draw=1)
@@ -229,7 +229,7 @@ def test_sql_placeholders_are_literal(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("looktwice.pipelines.models.cache.sqlite3.connect", connect)
     model = Cached(Scripted(lambda messages: "yes"), Store(tmp_path))
     assert [model(HELLO).cached for _ in range(2)] == [False, True]
-    model.store.remove(list(model.store.rows()))
+    model.store.remove(list(model.store.iterate_rows()))
     model.close()
     assert any("INSERT" in statement and "?" in statement for statement in ran)
     assert [statement for statement in ran if re.search(r"\?\d|[:@$][A-Za-z]", statement)] == []

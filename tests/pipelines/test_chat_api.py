@@ -135,7 +135,7 @@ def test_pictures_of_results_are_sent_where_the_setting_says() -> None:
     sent = {"user": [plain, after], "tool": [inside], "both": [inside, after]}
     for pictures, turns in sent.items():
         model = ChatAPI("m", pictures=pictures)  # type: ignore[arg-type]
-        assert model.body((result,))["messages"] == turns
+        assert model.make_body((result,))["messages"] == turns
         assert (model.identity == ChatAPI("m").identity) is (pictures == "user")
 
 
@@ -153,7 +153,7 @@ def test_arguments_of_a_call_override_settings() -> None:
     settings = {"temperature": 0, "top_p": 0.5, "seed": 7, "stop": ("x",), **NEW_FIELD}
     wanted = CallOptions(temperature=1, logprobs=3, schema={}, top_k=5)
     model = ChatAPI("m", extra={"top_k": 9}, **settings)  # type: ignore[arg-type]
-    body = model.body(user("a"), 2, wanted)
+    body = model.make_body(user("a"), 2, wanted)
     del body["messages"]
     assert body == {
         "model": "m",
@@ -170,19 +170,19 @@ def test_arguments_of_a_call_override_settings() -> None:
 
 
 def test_pictures_are_sent_as_stored_bytes_and_after_their_tool_turn() -> None:
-    sent = ChatAPI("m", detail="low").body(LOOK)["messages"]
+    sent = ChatAPI("m", detail="low").make_body(LOOK)["messages"]
     roles = [turn["role"] for turn in sent]
     assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
     for part, shown in ((sent[1]["content"][1], LOOK[1]), (sent[5]["content"][0], LOOK[3])):
         image = {"url": shown.views[0].picture.payload, "detail": "low"}
         assert part == {"type": "image_url", "image_url": image}
     with pytest.raises(ModelError, match="user's turn"):
-        ChatAPI("m").body((Message("system", (view(),)),))
+        ChatAPI("m").make_body((Message("system", (view(),)),))
 
 
 def test_a_request_body_is_valid_json_with_any_pictures() -> None:
     words = 'say "data:image/png;base64,A" \\ \u00e9\n' * 300
-    body = ChatAPI("m", extra={"x": [1, {"y": None}]}).body((*LOOK, *user(words)))
+    body = ChatAPI("m", extra={"x": [1, {"y": None}]}).make_body((*LOOK, *user(words)))
     urls = attrgetter("data_url")
     assert write_request(body) == json.dumps(body, separators=(",", ":"), default=urls).encode()
 
@@ -191,9 +191,9 @@ def test_choices_are_sent_in_the_form_that_the_server_accepts() -> None:
     options, ways = CallOptions(choices=("A+", "B")), {"guided_choice": ["A+", "B"]}
     forms = ways | {"structured_outputs": {"choice": ["A+", "B"]}, "regex": r"(A\+|B)"}
     for way, value in forms.items():
-        assert ChatAPI("m", choices_as=way).body(user("a"), 0, options)[way] == value  # type: ignore[arg-type]
+        assert ChatAPI("m", choices_as=way).make_body(user("a"), 0, options)[way] == value  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="choices_as"):
-        ChatAPI("m").body(user("a"), 0, options)
+        ChatAPI("m").make_body(user("a"), 0, options)
 
 
 ZOOMED = {"finish": "tool", "tool_calls": (ToolCall("call_0", "zoom", '{"x": 1}'),)}
@@ -370,7 +370,7 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
 
 
 def test_an_oversized_body_is_not_read(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.pipelines.models.http_client.MAX_BYTES", 100)
+    monkeypatch.setattr("looktwice.pipelines.models.http_client.MAX_RESPONSE_BYTES", 100)
     with pytest.raises(ModelError, match="too much for a reply") as raised:
         ChatAPI("m", url=server.url)(user("hello"))
     assert not raised.value.retryable, "it was billed, and would be as large again"

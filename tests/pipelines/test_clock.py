@@ -86,7 +86,7 @@ def test_a_stage_is_active_while_any_thread_is_in_it(now: list[float]) -> None:
         with track_time("stage tiny"):
             now[0] += 0.4
         now[0] += 0.5
-    assert running.total == 10 and running.busy["stage ask"] == pytest.approx(8.1)
+    assert running.elapsed == 10 and running.busy_seconds["stage ask"] == pytest.approx(8.1)
     assert running.list_stage_shares() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
 
 
@@ -157,4 +157,4 @@ def test_a_span_that_fails_to_start_leaves_no_work_in_flight(
     times = clock.Clock()
     with pytest.raises(RuntimeError, match="no exporter"), times.track_time("stage"):
         pass
-    assert not times.active["stage"] and not times.busy["stage"]
+    assert not times.active["stage"] and not times.busy_seconds["stage"]

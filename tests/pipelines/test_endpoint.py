@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines import Message, Reply
-from looktwice.pipelines.model import STOPPING, CallOptions, Messages, ModelError, Stopped
+from looktwice.pipelines.model import STOP_EVENT, CallOptions, Messages, ModelError, Stopped
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.limits import Pace, Servers
@@ -23,7 +23,7 @@ from looktwice.pipelines.models.wrappers import (
     EndpointWatch,
     Watched,
     is_endpoint_fault,
-    wrap,
+    wrap_model,
 )
 from looktwice.pipelines.pipeline import describe_exception
 from tests.counted_work import FakeTime
@@ -110,7 +110,7 @@ def test_when_a_failure_streak_ends_and_which_calls_share_it() -> None:
     watch = EndpointWatch(lambda said: None)
     first = fail(watch, "no model m").streak
     assert fail(watch, "no model n", "n").streak is not first and not first.ended
-    assert (first.first, first.message) == (True, "no model m")
+    assert (first.before_any_reply, first.message) == (True, "no model m")
     other = fail(watch, "no access to m").streak
     assert first.ended and not other.ended
     watch.note_reply("n")
@@ -118,7 +118,7 @@ def test_when_a_failure_streak_ends_and_which_calls_share_it() -> None:
     watch.note_reply("m")
     assert other.ended
     later = fail(watch, "no model m").streak
-    assert not later.first
+    assert not later.before_any_reply
     assert not isinstance(watch.note_failure("m", ModelError("cut off", status=400)), EndpointError)
     assert later.ended
 
@@ -147,14 +147,14 @@ class CountingModel:
 def test_the_endpoint_is_probed_once_and_not_for_cached_replies(tmp_path: Path) -> None:
     lines, stop = list[str](), threading.Event()
     model, watch = CountingModel(), EndpointWatch(lines.append)
-    with_cache = wrap(model, Store(tmp_path), watch=watch)
+    with_cache = wrap_model(model, Store(tmp_path), watch=watch)
     assert [with_cache(HELLO, draw).text for draw in (0, 0, 1)] == ["(A)"] * 3
     assert (len(model.probes), len(model.calls)) == (1, 2)
     dead = CountingModel(dead=True)
-    assert wrap(dead, Store(tmp_path), watch=EndpointWatch(lines.append))(HELLO).cached
+    assert wrap_model(dead, Store(tmp_path), watch=EndpointWatch(lines.append))(HELLO).cached
     assert not dead.probes and not lines
     with pytest.raises(Stopped):
-        wrap(dead, None, watch=EndpointWatch(lines.append))(HELLO)
+        wrap_model(dead, None, watch=EndpointWatch(lines.append))(HELLO)
     assert (len(dead.probes), dead.calls, lines) == (1, [], ["nobody there"])
     stop.set()  # no probe is sent any more
     with pytest.raises(Stopped):
@@ -167,7 +167,9 @@ def test_identical_refusals_of_the_first_calls_stop_the_run() -> None:
     watch = EndpointWatch(lines.append)
     refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
     rows = [watch.note_failure("m", refused) for _ in range(MAX_EQUAL_FAILURES - 1)]
-    assert not lines and not any(row.streak.first for row in rows if isinstance(row, EndpointError))
+    assert not lines and not any(
+        row.streak.before_any_reply for row in rows if isinstance(row, EndpointError)
+    )
     with pytest.raises(Stopped):
         watch.note_failure("m", refused)
     assert lines == [str(refused)]
@@ -234,7 +236,7 @@ def test_the_concurrency_rises_again_after_recovery_even_for_a_slow_server() -> 
 
 def test_a_refusing_server_of_a_fleet_is_bypassed() -> None:
     servers, asked = Servers(), list[str]()
-    servers.paces["full"] = Pace(rate=0.5, due=time.monotonic() + 60)
+    servers.paces["full"] = Pace(rate=0.5, next_due=time.monotonic() + 60)
     for _ in range(5):
         servers.ask(("full", "free"), asked.append)
     assert asked == ["free"] * 5
@@ -243,13 +245,13 @@ def test_a_refusing_server_of_a_fleet_is_bypassed() -> None:
 def test_waiting_ends_when_the_rate_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     servers, clock = Servers(), FakeTime()
     clock.replace_in(monkeypatch, limits)
-    pace = servers.paces["slow"] = Pace(rate=1 / 30, due=0.3)
+    pace = servers.paces["slow"] = Pace(rate=1 / 30, next_due=0.3)
     waits = [servers._choose_server(["slow"])[1] for _ in range(10)]
     assert waits == [0.3] * 10, "nobody who waits has a place yet"
     pace.rate, clock.now = 100.0, 0.3
-    reset = STOPPING.set(clock)
+    reset = STOP_EVENT.set(clock)
     left = [servers.ask(("slow",), lambda url: clock.now) for _ in range(10)]
-    STOPPING.reset(reset)
+    STOP_EVENT.reset(reset)
     assert left == pytest.approx([0.3 + number / 100 for number in range(10)])
 
 

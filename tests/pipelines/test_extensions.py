@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.config.classes import find_class
-from looktwice.pipelines.extensions import GROUPS, Extension, find_extension, list_extensions
+from looktwice.pipelines.extensions import (
+    EXTENSION_GROUPS,
+    Extension,
+    find_extension,
+    list_extensions,
+)
 from tests.optional import needs_extras
 from tests.paths import ROOT
 
@@ -100,7 +105,7 @@ def test_a_key_that_cannot_be_loaded_gives_one_sentence(tmp_path: Path) -> None:
 
 
 def test_each_of_our_extensions_can_be_loaded() -> None:
-    for group in GROUPS:
+    for group in EXTENSION_GROUPS:
         for name, extension in list_extensions(group).items():
             assert extension.open() is not None, name
     assert find_extension("keys", "not one") is None

@@ -21,7 +21,7 @@ from looktwice.pipelines.geometry import (
     intersect,
     intersect_boxes,
     iou,
-    overlap,
+    measure_overlap,
     overlaps,
     rectangle,
     warp,
@@ -375,7 +375,7 @@ def test_pixels_covered_by_a_later_part_are_not_visible() -> None:
 @pytest.mark.parametrize("degrees", [0, 90, 180, -90, 30, -100.5, 45])
 def test_the_size_of_a_rotated_picture_is_predicted(degrees: float) -> None:
     turned = transforms.rotate(blank(50, 20), degrees)
-    assert transforms.rotated_size((50, 20), degrees) == turned.size
+    assert transforms.compute_rotated_size((50, 20), degrees) == turned.size
     corners = turned.parts[0].affine([(-0.5, -0.5), (49.5, -0.5), (49.5, 19.5), (-0.5, 19.5)]) + 0.5
     assert (corners >= -1e-9).all() and (corners <= np.array(turned.size) + 1e-9).all()
     assert corners.mean(0) == pytest.approx(np.array(turned.size) / 2)
@@ -440,7 +440,7 @@ def test_intersection_area(
     box, rect = (0, 0, 10, 20), cast(PixelRect, tuple(other))
     for first, second in ((box, rect), (rect, box)):
         assert intersect_boxes(first, second) == (common and tuple(common))
-        assert overlap(first, second) == area
+        assert measure_overlap(first, second) == area
         assert iou(first, second) == pytest.approx(share)
         assert iou(np.array(first, float), np.array(second, float)) == pytest.approx(share)
         if first[2] > first[0] and second[2] > second[0]:

@@ -24,9 +24,9 @@ from looktwice.pipelines.config import Plan
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Message, Messages, Reply
 from looktwice.pipelines.models import Scripted
-from looktwice.pipelines.models.http_client import CHUNKED_BYTES, get_http_loop
+from looktwice.pipelines.models.http_client import MIN_CHUNKED_BYTES, get_http_loop
 from looktwice.pipelines.models.wire import make_request_pieces, write_request
-from looktwice.pipelines.picture import PART, Picture, PixelMemory, Pixels
+from looktwice.pipelines.picture import BASE64_PART_BYTES, Picture, PixelMemory, Pixels
 from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
 from tests.eval.runs.test_run import point
@@ -40,7 +40,7 @@ def noise(seed: int, height: int = 40, width: int = 50) -> Pixels:
 def memory(monkeypatch: pytest.MonkeyPatch) -> PixelMemory:
     """Return a memory with room for two pictures of `noise`."""
     memory = PixelMemory(max_bytes=2 * noise(0).nbytes)
-    monkeypatch.setattr(module, "PIXELS", memory)
+    monkeypatch.setattr(module, "PIXEL_MEMORY", memory)
     return memory
 
 
@@ -119,7 +119,7 @@ def test_a_large_request_arrives_whole() -> None:
     body = {"messages": [{"url": payload} for payload in pictures], "text": "how many?"}
     whole = write_request(body)
     assert json.loads(whole)["messages"][3]["url"] == pictures[3].data_url
-    assert len(whole) > CHUNKED_BYTES > PART
+    assert len(whole) > MIN_CHUNKED_BYTES > BASE64_PART_BYTES
     assert sum(map(len, make_request_pieces(body))) == len(whole)
     assert [b"".join(payload) for payload in pictures] == [payload.text for payload in pictures]
     small = write_request({"messages": body["messages"][:3]})

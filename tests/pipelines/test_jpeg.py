@@ -103,7 +103,7 @@ def test_damaged_files_are_refused(
 ) -> None:
     data, rng, refused = write_jpeg(kind), random.Random(kind + damage.__name__), 0
     for _ in range(40):
-        monkeypatch.setattr(module, "_readable", set())
+        monkeypatch.setattr(module, "_readable_digests", set())
         torn = damage(data, rng, data.index(b"\xff\xda"))
         is_refused = refuses(lambda: decode(torn, "torn"))  # noqa: B023
         assert refuses(lambda: Picture.encoded(torn).payload) == is_refused  # noqa: B023

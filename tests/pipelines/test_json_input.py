@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.json_input import MAX_DEPTH, read_json, write_canonical
+from looktwice.pipelines.json_input import MAX_NESTING_DEPTH, read_json, write_canonical
 from looktwice.pipelines.model import ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
@@ -27,7 +27,7 @@ def test_deep_nesting_is_refused() -> None:
         with pytest.raises(ValueError, match=r"100 levels|Expecting"):
             read_json(text)
     assert read_json(f"[{'[],' * 500}[]]") == [[]] * 501
-    assert read_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
+    assert read_json("[" * MAX_NESTING_DEPTH + "]" * MAX_NESTING_DEPTH)
 
 
 def completion(**changed: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from PIL import Image
 
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Picture
-from looktwice.pipelines.picture import compute_perceptual_hash, hash_distance
+from looktwice.pipelines.picture import compute_perceptual_hash, measure_hash_distance
 
 SCENES = [item.sample.images[0] for item in MarkedScenes("symbol", n=12)]
 HASHES = [compute_perceptual_hash(scene) for scene in SCENES]
@@ -31,7 +31,7 @@ def test_a_picture_is_recognised(kind: str, quality: int, scale: float) -> None:
         size = (round(image.width * scale), round(image.height * scale))
         settings = {"quality": quality} if quality else {}
         again = compute_perceptual_hash(encode(image.resize(size), kind, **settings))
-        distances = [hash_distance(again, known) for known in HASHES]
+        distances = [measure_hash_distance(again, known) for known in HASHES]
         assert distances[number] <= 8
         assert sorted(range(len(SCENES)), key=distances.__getitem__)[0] == number
 
@@ -39,5 +39,7 @@ def test_a_picture_is_recognised(kind: str, quality: int, scale: float) -> None:
 def test_a_different_aspect_ratio_increases_the_distance() -> None:
     image = Image.fromarray(SCENES[0].pixels)
     wide = Picture(np.asarray(image.resize((2 * image.width, image.height))))
-    assert hash_distance(compute_perceptual_hash(wide), HASHES[0]) == pytest.approx(8, abs=3)
-    assert hash_distance(HASHES[0], compute_perceptual_hash(wide)) >= 6
+    assert measure_hash_distance(compute_perceptual_hash(wide), HASHES[0]) == pytest.approx(
+        8, abs=3
+    )
+    assert measure_hash_distance(HASHES[0], compute_perceptual_hash(wide)) >= 6

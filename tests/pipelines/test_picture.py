@@ -330,9 +330,10 @@ def test_a_truncated_jpeg_is_refused_on_every_path(progressive: bool) -> None:
 
 def test_every_format_known_to_pillow_is_opened() -> None:
     code = (
-        "from PIL import Image; from looktwice.pipelines.encodings.image_files import FORMATS,"
-        " _list_formats; found = _list_formats(); Image.init(); print(len(found), found == tuple("
-        "name for name in FORMATS if name in Image.OPEN))"
+        "from PIL import Image;"
+        " from looktwice.pipelines.encodings.image_files import ACCEPTED_FORMATS, _list_formats;"
+        " found = _list_formats(); Image.init(); print(len(found), found == tuple("
+        "name for name in ACCEPTED_FORMATS if name in Image.OPEN))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout in ("8 True\n", "9 True\n")

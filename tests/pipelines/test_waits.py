@@ -11,7 +11,11 @@ import pytest
 
 from looktwice.pipelines.model import ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.refusals.bodies import MAX_TEXT_LENGTH, MAX_VALUES, iterate_values
+from looktwice.pipelines.models.refusals.bodies import (
+    MAX_SEARCHED_VALUES,
+    MAX_TEXT_LENGTH,
+    iterate_values,
+)
 from looktwice.pipelines.models.refusals.waits import read_seconds
 from looktwice.pipelines.models.wrappers import Retried
 from tests.canned import URL, response
@@ -103,7 +107,7 @@ def test_the_wait_between_attempts(
 
 def test_only_a_bounded_part_of_an_error_is_searched() -> None:
     many = [*iterate_values({"message": "wait " * 100_000, "details": ["x"] * 100_000})]
-    assert len(many) == MAX_VALUES
+    assert len(many) == MAX_SEARCHED_VALUES
     assert max(len(fact.value) for fact in many if isinstance(fact.value, str)) == MAX_TEXT_LENGTH
     deep: Any = "deep"
     for _ in range(50):

@@ -25,7 +25,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models import ChatAPI, Replay, Scripted, limits
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Budget, Limited, Pace
-from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount, wrap
+from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount, wrap_model
 from looktwice.pipelines.pipeline import RecordingModel
 from tests.chat_server import chat_server
 from tests.counted_work import FakeTime
@@ -125,7 +125,7 @@ def test_retry_after_delays_only_its_own_request() -> None:
 @pytest.mark.slow
 def test_the_request_rate_adapts_to_the_rate_limit_of_a_server() -> None:
     with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
-        replies = number_questions(wrap(ChatAPI("m", server.url)), range(300))
+        replies = number_questions(wrap_model(ChatAPI("m", server.url)), range(300))
         stats = server.stats
     assert len(replies) == stats["replies"] == 300
     assert 300 < stats["requests"] < 1.3 * 300
@@ -173,13 +173,13 @@ def spaced(stop: threading.Event) -> Model:
 
 
 def paced(stop: threading.Event) -> Model:
-    SERVERS.paces["paced"] = Pace(due=time.monotonic() + 60)
+    SERVERS.paces["paced"] = Pace(next_due=time.monotonic() + 60)
     return Limited(Flaky(identity="paced"), stop=stop)
 
 
 def over_budget(stop: threading.Event) -> Model:
     model = Flaky()
-    budget = Budget(money=1.0, max_cost={model.identity: 0.6})
+    budget = Budget(max_money=1.0, max_cost={model.identity: 0.6})
     budget.reserve(model, stop)
     return Limited(model, stop=stop, budget=budget)
 
@@ -187,7 +187,7 @@ def over_budget(stop: threading.Event) -> Model:
 def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
     costly, cheap, free = (Flaky(identity=name) for name in ("costly", "cheap", "free"))
     prices = {"costly": 0.6, "cheap": 0.1, "free": 0.0}
-    budget = Budget(money=1.0, price=lambda model, usage: prices[model.identity])
+    budget = Budget(max_money=1.0, compute_cost=lambda model, usage: prices[model.identity])
     stop, never = threading.Event(), threading.Event()
     stop.set()
     for model in (cheap, free):
@@ -203,7 +203,7 @@ def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
     with pytest.raises(Stopped, match="waiting"):
         budget.reserve(costly, stop)
     budget.reserve(free, never)
-    assert budget.spent == pytest.approx(0.7) and budget.max_cost == prices
+    assert budget.spent_money == pytest.approx(0.7) and budget.max_cost == prices
 
 
 WAITS: list[Callable[[threading.Event], Model]] = [
@@ -230,9 +230,9 @@ def test_paid_and_cached_replies_are_counted_separately(tmp_path: Path) -> None:
         model(HELLO)
     calls(model, 3)
     usage = model.snapshot()
-    assert usage.failed == 1
-    assert usage.paid == UsageCount(1, 10, 5, 2, 4, 0.25)
-    assert usage.cached == UsageCount(2, 20, 10, 4, 8, 0.5)
+    assert usage.failed_calls == 1
+    assert usage.paid_usage == UsageCount(1, 10, 5, 2, 4, 0.25)
+    assert usage.cached_usage == UsageCount(2, 20, 10, 4, 8, 0.5)
 
 
 def test_counts_are_neither_compared_nor_printed() -> None:
@@ -247,7 +247,7 @@ def test_counts_are_neither_compared_nor_printed() -> None:
 
 def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
     inner, stop = Flaky(), threading.Event()
-    model = wrap(inner, Store(tmp_path), stop, attempts=2)
+    model = wrap_model(inner, Store(tmp_path), stop, attempts=2)
     order: list[str] = []
     each: Any = model
     while hasattr(each, "model"):
@@ -257,20 +257,20 @@ def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
     assert model.identity == "flaky"
     model.close()
     assert inner.closed and model(HELLO).text == "fine"
-    assert not isinstance(wrap(Flaky()).model, Cached)
+    assert not isinstance(wrap_model(Flaky()).model, Cached)
     with pytest.raises(ValueError, match="store"):
-        wrap(inner, only_cached=True)
+        wrap_model(inner, only_cached=True)
 
 
 @pytest.mark.slow
 def test_a_batch_through_an_unreliable_server(tmp_path: Path) -> None:
     flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
     with chat_server(tmp_path / "log", *flags.split()) as server:
-        model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
+        model = wrap_model(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
         replies = number_questions(model, [*range(30), *range(30)])
         stats = server.stats
     usage = model.snapshot()
-    assert (usage.paid.calls, usage.cached.calls, usage.failed) == (30, 30, 0)
+    assert (usage.paid_usage.calls, usage.cached_usage.calls, usage.failed_calls) == (30, 30, 0)
     assert stats["replies"] == 30 and stats["requests"] > 33 and stats["most_in_flight"] <= 4
     assert [reply.text for reply in replies[:30]] == [reply.text for reply in replies[30:]]
 
@@ -340,7 +340,7 @@ def test_the_published_recordings(shared_data: Path) -> None:
 def test_recorded_requests_are_answered_once_each_and_others_refused() -> None:
     seeded, plain = CallOptions(seed=3), [make_message_json(message) for message in HELLO]
     replies = {
-        digest_request(plain, draw, seeded.given()): [Reply(text) for text in texts]
+        digest_request(plain, draw, seeded.to_dict()): [Reply(text) for text in texts]
         for draw, texts in enumerate((("one", "two"), ("three",)))
     }
     model = RecordedReplies(replies, "m")

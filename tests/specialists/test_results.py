@@ -53,9 +53,9 @@ def test_results_are_immutable_copies_and_empty_ones_keep_their_shape() -> None:
         with pytest.raises(ValueError, match="read-only"):
             array[0, 0] = 9
     assert Matches(np.ones((2, 2)), np.ones((2, 2)), ends).confidence.tolist() == [0, 1]
-    assert Matches.none().xy0.shape == (0, 2)
+    assert Matches.make_empty().xy0.shape == (0, 2)
     assert len(Boxes(np.array([]), np.array([]), np.array([]))) == 0
-    assert Masks.none(5, 6)[slice(0, 3)].masks.shape == (0, 5, 6)
+    assert Masks.make_empty(5, 6)[slice(0, 3)].masks.shape == (0, 5, 6)
 
 
 def test_a_depth_map_has_a_direction_and_unknown_pixels() -> None:
@@ -122,7 +122,7 @@ COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]
     ],
 )
 def test_features_are_interpolated_between_cell_centres(size: Any, xy: Any, value: float) -> None:
-    assert FeatureGrid(COUNTING, *size).at(xy).tolist() == [[pytest.approx(value)]]
+    assert FeatureGrid(COUNTING, *size).interpolate(xy).tolist() == [[pytest.approx(value)]]
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (1, 3), (3, 1), (1, 1)])
@@ -132,7 +132,9 @@ def test_the_centre_of_a_cell_has_its_own_vector(
 ) -> None:
     values = np.random.default_rng(0).uniform(0, 1, (*shape, 3))
     grid = FeatureGrid(values, *size)
-    assert grid.centers().shape == (*shape, 2)
+    assert grid.compute_centers().shape == (*shape, 2)
     first = [size[0] / shape[1] / 2 - 0.5, size[1] / shape[0] / 2 - 0.5]
-    assert grid.centers()[0, 0].tolist() == first
-    assert grid.at(grid.centers().reshape(-1, 2)) == pytest.approx(values.reshape(-1, 3))
+    assert grid.compute_centers()[0, 0].tolist() == first
+    assert grid.interpolate(grid.compute_centers().reshape(-1, 2)) == pytest.approx(
+        values.reshape(-1, 3)
+    )

@@ -178,7 +178,7 @@ def test_missing_or_truncated_messages_are_restored_from_the_cache(
     run: Path, made: tuple[Path, ChatServer], damage: str
 ) -> None:
     asked = made[1].stats["requests"]
-    whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
+    whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").get_path, messages(run))}
     damage_blobs(list(whole), damage)
     assert "is missing or damaged" in run_command(2, "replay", run)
     run_command(2, "view", run, "--sample", SAMPLE)
@@ -210,7 +210,7 @@ def test_a_listing_tolerates_a_temporary_file_that_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs, scandir = Blobs(tmp_path), os.scandir
-    path = blobs.path(blobs.put(b"kept"))
+    path = blobs.get_path(blobs.put(b"kept"))
     draft = path.with_suffix(".part")
     draft.write_bytes(b"half")
 
@@ -223,7 +223,7 @@ def test_a_listing_tolerates_a_temporary_file_that_is_renamed(
         yield iter(listed)
 
     monkeypatch.setattr(os, "scandir", list_slowly)
-    assert blobs.names() == {path.name}
+    assert blobs.list_names() == {path.name}
 
 
 def test_an_invalid_picture_hash_in_a_message_counts_as_damage(run: Path) -> None:

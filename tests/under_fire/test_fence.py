@@ -196,7 +196,7 @@ def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
 def test_a_link_among_the_pictures_of_a_run_is_not_followed(tmp_path: Path, inner: bool) -> None:
     bait, blobs = tmp_path / "bait", Blobs(tmp_path / "run" / "blobs")
     sha = sha256(b"private").hexdigest()
-    link = blobs.path(sha) if inner else blobs.path(sha).parent
+    link = blobs.get_path(sha) if inner else blobs.get_path(sha).parent
     bait.mkdir()
     (bait / sha).write_bytes(b"private")
     link.parent.mkdir(parents=True)

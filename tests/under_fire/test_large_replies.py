@@ -15,7 +15,7 @@ from looktwice.pipelines.json_input import MAX_VALUES
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import MAX_CALLS
+from looktwice.pipelines.models.wire import MAX_TOOL_CALLS
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from tests.counted_work import count_calls
@@ -125,7 +125,10 @@ def test_a_few_of_twenty_thousand_tool_calls_are_kept_and_all_are_counted() -> N
     run_agent(script, 0)
     for record in RunFolder(RUN).records().values():
         first, notes = record.replies[0], " ".join(record.notes)
-        assert (len(first.tool_calls), first.calls_left_out) == (MAX_CALLS, 20_000 - MAX_CALLS)
+        assert (len(first.tool_calls), first.calls_left_out) == (
+            MAX_TOOL_CALLS,
+            20_000 - MAX_TOOL_CALLS,
+        )
         assert "had 128 tool calls that were kept, and 19,872 more that were left out" in notes
         assert len(record.calls) == 1 or "19992 more calls of this reply were not run" in notes
     assert (RUN / "records.jsonl").stat().st_size < 200_000

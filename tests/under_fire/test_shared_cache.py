@@ -30,7 +30,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.stops import CacheError
-from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
+from looktwice.pipelines.models.wrappers import EndpointWatch, wrap_model
 from tests.chat_server import chat_server
 from tests.first_day.studies import write_study
 from tests.under_fire.scenes import records, run_command
@@ -193,7 +193,7 @@ def test_a_failing_store_ends_the_run_whatever_stages_catch(tmp_path: Path) -> N
 
     store = Full(tmp_path)
     store.room = 0
-    model = wrap(inner, store, stop, watch=EndpointWatch(give_up))
+    model = wrap_model(inner, store, stop, watch=EndpointWatch(give_up))
     for draw, error in enumerate((CacheError, Stopped)):
         with pytest.raises(error):
             model(HELLO, draw)

@@ -18,7 +18,7 @@ from looktwice.extras.integrations.protocols.exchange import (
 )
 from looktwice.extras.integrations.protocols.questions import EXTENSION_FIELD, Json, Question
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.models.wire import MAX_CALLS, make_tool_call_json
+from looktwice.pipelines.models.wire import MAX_TOOL_CALLS, make_tool_call_json
 
 
 def join_chunks(body: bytes) -> Json:
@@ -66,8 +66,8 @@ def _find_call(calls: list[Json], piece: Json) -> Json:
     same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
     if same is not None and not (identifier and same["id"] and identifier != same["id"]):
         return same
-    if max(index, len(calls)) > MAX_CALLS:
-        raise LookupError(f"more than {MAX_CALLS} tool calls")
+    if max(index, len(calls)) > MAX_TOOL_CALLS:
+        raise LookupError(f"more than {MAX_TOOL_CALLS} tool calls")
     calls.append({"id": "", "index": index, "function": {"name": "", "arguments": ""}})
     calls.sort(key=lambda call: call["index"] or 0)
     return next(call for call in reversed(calls) if (call["index"] or 0) == index)

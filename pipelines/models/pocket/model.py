@@ -15,7 +15,7 @@ from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
-    Finish,
+    FinishReason,
     Messages,
     ModelError,
     Reply,
@@ -97,7 +97,7 @@ class Pocket:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask once. Raises ModelError, and PictureError for a view that cannot be decoded."""
-        full = options.filled_from(self)
+        full = options.fill_from(self)
         self.refuse(full)
         start, weights, rng = time.perf_counter(), load_bundled_weights(), None
         tokens, inputs = make_network_inputs(messages)
@@ -149,7 +149,7 @@ def _generate_words(
     """Generate a reply word by word, with its alternatives, finish reason and token count."""
     words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
     text, count = "", 0
-    finish: Finish = "length"
+    finish: FinishReason = "length"
     while finish == "length" and count < min(
         MAX_REPLY_TOKENS, options.max_tokens or MAX_REPLY_TOKENS
     ):

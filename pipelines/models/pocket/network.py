@@ -127,7 +127,7 @@ class OneThread:
     """A context in which numpy's matrix products run on one thread, because they are too small for
     several.
 
-    With several threads, waiting for each other takes five times the processor time, and two
+    Several threads use five times the processor time, because they wait for each other, and two
     concurrent questions would compete for them.
     """
 
@@ -166,7 +166,7 @@ class Weights:
         self.encoded_views = MemoryCache(CACHE_BYTES)
 
     @property
-    def count(self) -> int:
+    def parameter_count(self) -> int:
         """The number of parameters."""
         return sum(array.size for array in self._arrays.values())
 
@@ -176,11 +176,11 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
-    def linear(self, name: str, x: Floats) -> Floats:
+    def apply_linear(self, name: str, x: Floats) -> Floats:
         """Apply the linear layer of this name."""
         return x @ self[f"{name}.weight"] + self[f"{name}.bias"]
 
-    def norm(self, name: str, x: Floats) -> Floats:
+    def apply_norm(self, name: str, x: Floats) -> Floats:
         """Apply the layer norm of this name."""
         centred = x - x.mean(-1, keepdims=True, dtype=np.float32)
         spread = np.sqrt(
@@ -220,9 +220,9 @@ def compute_encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
         else:
             x = _relu(_convolve(weights, name, x, 2))
         states.append(np.ascontiguousarray(x.reshape(x.shape[0], -1).T))
-    classes = np.split(weights.linear("look", states[-1]), np.cumsum(CLASS_COUNTS)[:-1], -1)
+    classes = np.split(weights.apply_linear("look", states[-1]), np.cumsum(CLASS_COUNTS)[:-1], -1)
     shares = np.concatenate([_softmax(part) for part in classes], -1)
-    seen = weights.norm("before_seen", states[-1]) + shares @ weights["meanings"]
+    seen = weights.apply_norm("before_seen", states[-1]) + shares @ weights["meanings"]
     return [*states, np.asarray(seen, np.float32)]
 
 
@@ -259,7 +259,7 @@ class Conversation:
         )
         x = x + weights["line"][np.minimum(ends + 1, MAX_LINES - 1)]
         for layer in range(weights.layers):
-            x = self._layer(layer, x, first=True)
+            x = self._apply_layer(layer, x, is_initial=True)
 
     def fork(self) -> Conversation:
         """Return a copy that can be continued independently."""
@@ -270,18 +270,20 @@ class Conversation:
     def write(self, token: int) -> Floats:
         """Append a token and return the natural log-probability of each word that may follow it."""
         weights = self._weights
-        logits = weights.norm("before_end", self.states(token)[-1])[0] @ weights["embed"].T
+        logits = (
+            weights.apply_norm("before_end", self.compute_states(token)[-1])[0] @ weights["embed"].T
+        )
         logits = logits - logits.max()
         return np.asarray(logits - np.log(np.exp(logits).sum(dtype=np.float32)), np.float32)
 
-    def states(self, token: int) -> list[Floats]:
+    def compute_states(self, token: int) -> list[Floats]:
         """Append a token and return the output of each layer for it, (1, width)."""
         weights, order = self._weights, MAX_TEXT_TOKENS + self._written
         x = weights["embed"][[token]] + weights["order"][order] + weights["line"][0]
         self._written += 1
         states = []
         for layer in range(weights.layers):
-            x = self._layer(layer, x, first=False)
+            x = self._apply_layer(layer, x, is_initial=False)
             states.append(x)
         return states
 
@@ -291,34 +293,40 @@ class Conversation:
         weights, parts = self._weights, list[Floats]()
         for number, places in enumerate(views):
             parts.append(places + weights["where"] + weights["view"][number])
-        x = weights.norm("before_views", np.concatenate([*parts, weights["sinks"]]))
+        x = weights.apply_norm("before_views", np.concatenate([*parts, weights["sinks"]]))
         projected: list[tuple[Floats, Floats] | None] = []
         for layer in range(weights.layers):
             name = f"layers.{layer}.looking.places"
             if f"{name}.weight" not in weights:
                 projected.append(None)
                 continue
-            key, value = np.split(weights.linear(name, x), 2, -1)
+            key, value = np.split(weights.apply_linear(name, x), 2, -1)
             projected.append((np.ascontiguousarray(key), np.ascontiguousarray(value)))
         return projected
 
-    def _layer(self, layer: int, x: Floats, first: bool) -> Floats:
+    def _apply_layer(self, layer: int, x: Floats, is_initial: bool) -> Floats:
         weights, name = self._weights, f"layers.{layer}"
         query, key, value = np.split(
-            weights.linear(f"{name}.words", weights.norm(f"{name}.before_words", x)), 3, -1
+            weights.apply_linear(f"{name}.words", weights.apply_norm(f"{name}.before_words", x)),
+            3,
+            -1,
         )
-        if first:
+        if is_initial:
             self._words.append((key, value))
         else:
             keys, values = self._words[layer]
             key, value = np.concatenate([keys, key]), np.concatenate([values, value])
             self._words[layer] = key, value
-        x = x + weights.linear(f"{name}.words_out", attend(query, key, value))
+        x = x + weights.apply_linear(f"{name}.words_out", attend(query, key, value))
         if places := self._places[layer]:
-            query = weights.linear(f"{name}.looking.ask", weights.norm(f"{name}.looking.before", x))
-            x = x + weights.linear(f"{name}.looking.out", attend(query, *places))
-        mixed = _relu(weights.linear(f"{name}.mix", weights.norm(f"{name}.before_mix", x)))
-        return x + weights.linear(f"{name}.mix_out", mixed)
+            query = weights.apply_linear(
+                f"{name}.looking.ask", weights.apply_norm(f"{name}.looking.before", x)
+            )
+            x = x + weights.apply_linear(f"{name}.looking.out", attend(query, *places))
+        mixed = _relu(
+            weights.apply_linear(f"{name}.mix", weights.apply_norm(f"{name}.before_mix", x))
+        )
+        return x + weights.apply_linear(f"{name}.mix_out", mixed)
 
 
 def attend(queries: Floats, key: Floats, value: Floats) -> Floats:

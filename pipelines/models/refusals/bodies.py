@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from looktwice.pipelines.json_input import read_json
 
-MAX_DEPTH = 8  # levels of an error that are searched; a gateway wraps its provider's error
-MAX_VALUES = 10_000
+MAX_SEARCH_DEPTH = 8  # levels of an error that are searched; a gateway wraps its provider's error
+MAX_SEARCHED_VALUES = 10_000
 MAX_TEXT_LENGTH = 4_000  # characters of a text that are searched
 
 
@@ -21,16 +21,16 @@ class KeyedValue(NamedTuple):
 
 
 def iterate_values(value: Any) -> Iterator[KeyedValue]:
-    """Yield at most `MAX_VALUES` values of a body with their keys, including those inside strings
-    that hold JSON."""
-    return islice(_iterate_values(value, "", 0), MAX_VALUES)
+    """Yield at most `MAX_SEARCHED_VALUES` values of a body with their keys, including those inside
+    strings that hold JSON."""
+    return islice(_iterate_values(value, "", 0), MAX_SEARCHED_VALUES)
 
 
 def _iterate_values(value: Any, key: str, depth: int) -> Iterator[KeyedValue]:
     yield KeyedValue(
         simplify_key(key), value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
     )
-    if depth == MAX_DEPTH:
+    if depth == MAX_SEARCH_DEPTH:
         return
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
@@ -60,10 +60,10 @@ def find_status(status: int, error: Mapping[str, Any]) -> int:
         if len(code) == 3 and code.isdecimal():
             return int(code)
     names = (str(error.get(name)).lower() for name in ("code", "type", "status"))
-    return next((STATUS_OF[name] for name in names if name in STATUS_OF), status)
+    return next((STATUS_BY_CODE[name] for name in names if name in STATUS_BY_CODE), status)
 
 
-STATUS_OF = {
+STATUS_BY_CODE = {
     "invalid_request_error": 400,
     "invalid_api_key": 401,
     "authentication_error": 401,

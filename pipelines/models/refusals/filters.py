@@ -1,4 +1,4 @@
-"""Recognises a content filter's verdict, in the form that each provider gives it.
+"""Recognises a content filter's verdict, in the form in which each provider reports it.
 
 Sources: the error and finish reasons of OpenAI, Azure OpenAI, Anthropic, Gemini and Vertex AI,
 Bedrock, Databricks, Cohere, xAI, OpenRouter, LiteLLM, Cloudflare AI Gateway, DashScope, Zhipu,
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 UNRELATED_STATUSES = {401, 402, 404, 407, 408, 429}
 """Statuses that no filter uses: they concern the key, the account, the model name or the rate."""
 
-NAMES_PATTERN = re.compile(
+FILTER_NAMES_PATTERN = re.compile(
     r"contentfilter|contentfiltered|contentpolicy|(image)?contentpolicyviolation(error)?"
     r"|contentblocked|contentsafetyviolation|sensitivewordsdetected|ipinfringementsuspect"
     r"|responsibleaipolicyviolation|datainspectionfailed|moderation(blocked|failed|error)?"
@@ -32,8 +32,8 @@ NAMES_PATTERN = re.compile(
 )
 """Error codes and types in lower case without separators; each part of a dotted one is matched."""
 
-NAME_FIELDS = {"code", "type", "errortype", "errorcode", "reason", "status", "finishreason"}
-MESSAGE_FIELDS = {
+FILTER_NAME_FIELDS = {"code", "type", "errortype", "errorcode", "reason", "status", "finishreason"}
+FILTER_MESSAGE_FIELDS = {
     "message",
     "error",
     "detail",
@@ -45,7 +45,7 @@ MESSAGE_FIELDS = {
     "title",
 }
 
-SENTENCES_PATTERN = re.compile(
+FILTER_SENTENCES_PATTERN = re.compile(
     r"\bflagged\b"
     r"|violat\w+[^.]*\b(usage|content|safety|acceptable.use|community|moderation|guardrails?"
     r"|responsible)\b[^.]*(polic|guideline|standard|rule|practice)"
@@ -69,7 +69,7 @@ SENTENCES_PATTERN = re.compile(
 )
 """Phrases that providers use for a request or reply stopped by a filter."""
 
-SUBJECTS_PATTERN = re.compile(
+FLAGGED_SUBJECT_PATTERN = re.compile(
     r"\b(?P<owner>accounts?|organi[sz]ations?|keys?|projects?|workspaces?|teams?|tenants?"
     r"|users?|customers?|subscriptions?|billing|payments?|cards?|ip|addresse?s?|devices?|regions?"
     r"|countr(y|ies)|clients?|applications?|login"
@@ -82,7 +82,7 @@ SUBJECTS_PATTERN = re.compile(
 not filtered."""
 
 FILTER_FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
-"""Fields that are true next to an empty reply that a filter stopped."""
+"""Fields that are set to true beside an empty reply that a filter stopped."""
 
 FILTER_FAILURE_PATTERN = re.compile(
     r"\b(service|system|filter\w*|moderation|guardrails?|safety|check\w*)\b[^.]{0,40}\b(unavailable"
@@ -105,14 +105,15 @@ def is_filter_error(error: Any, status: int) -> bool:
         return False
     values = [*iterate_values(error)]
     if any(
-        key in MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value)) for key, value in values
+        key in FILTER_MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value))
+        for key, value in values
     ):
         return False
     for key, value in values:
         if isinstance(value, str):
             parts = map(simplify_key, value.split("."))
-            is_named = key in NAME_FIELDS and any(map(NAMES_PATTERN.fullmatch, parts))
-            is_found = is_named or (key in MESSAGE_FIELDS and _says_filtered(value))
+            is_named = key in FILTER_NAME_FIELDS and any(map(FILTER_NAMES_PATTERN.fullmatch, parts))
+            is_found = is_named or (key in FILTER_MESSAGE_FIELDS and _says_filtered(value))
         elif key == "metadata" and isinstance(value, Mapping):
             is_found = _gives_reasons(value)
         else:  # Zhipu lists the roles whose content it stopped
@@ -129,15 +130,15 @@ def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
     if not isinstance(reasons, list) or not reasons:
         return False
     return not any(
-        found["owner"] for found in SUBJECTS_PATTERN.finditer(" ".join(map(str, reasons)))
+        found["owner"] for found in FLAGGED_SUBJECT_PATTERN.finditer(" ".join(map(str, reasons)))
     )
 
 
 def _says_filtered(text: str) -> bool:
-    match = SENTENCES_PATTERN.search(text)
+    match = FILTER_SENTENCES_PATTERN.search(text)
     if match is None or ACCOUNT_BLOCKED_PATTERN.search(text):
         return False
-    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, match.start())]
+    subjects = [*FLAGGED_SUBJECT_PATTERN.finditer(text, 0, match.start())]
     return not (subjects and subjects[-1]["owner"])
 
 
@@ -156,7 +157,7 @@ def normalize_verdict(data: Any) -> Any:
     is_filtered = FINISH_BY_REASON.get(reason) == "filter"
     is_whole = (message.get("content") or message.get("tool_calls")) and not find_error(data)
     if not is_filtered and (FINISH_BY_REASON.get(reason) == "failed" or not is_whole):
-        is_filtered = any(_verdicts(data, choice))
+        is_filtered = any(_iterate_verdicts(data, choice))
     if is_filtered:
         reason = reason if FINISH_BY_REASON.get(reason) == "filter" else "content_filter"
         data, choice, message = map(_strip_error, (data, choice, message))
@@ -172,7 +173,7 @@ def _strip_error(node: Json) -> Json:
     return {name: value for name, value in node.items() if name != "error"}
 
 
-def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
+def _iterate_verdicts(data: Json, choice: Json) -> Iterator[bool]:
     """Yield, for each field that may hold a filter's verdict, whether it does."""
     candidates = data.get("candidates")
     candidate = candidates[0] if isinstance(candidates, list) and candidates else {}

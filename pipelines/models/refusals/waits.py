@@ -22,24 +22,24 @@ UNIT_SECONDS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "小时"), 3600.0),
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
 }
-_UNIT = "|".join(sorted(UNIT_SECONDS, key=len, reverse=True))
-_STEP = rf"\d{{1,20}}(?:\.\d{{1,20}})?\s?(?:{_UNIT})(?![a-z])"
-STEP_PATTERN = re.compile(rf"(\d+(?:\.\d+)?)\s?({_UNIT})(?![a-z])", re.I)
-DURATION = rf"{_STEP}(?:(?:\s|,|and){{0,5}}{_STEP}){{0,4}}"
+UNIT_REGEX = "|".join(sorted(UNIT_SECONDS, key=len, reverse=True))
+STEP_REGEX = rf"\d{{1,20}}(?:\.\d{{1,20}})?\s?(?:{UNIT_REGEX})(?![a-z])"
+STEP_PATTERN = re.compile(rf"(\d+(?:\.\d+)?)\s?({UNIT_REGEX})(?![a-z])", re.I)
+DURATION_REGEX = rf"{STEP_REGEX}(?:(?:\s|,|and){{0,5}}{STEP_REGEX}){{0,4}}"
 NUMBER_PATTERN = re.compile(r"\d{1,40}(\.\d{0,40})?")
 
-RETRY_PHRASE = (
+RETRY_REGEX = (
     r"\b(?:again|retry(?:ing)?|wait(?:ing)?|resets?|available|back(?:ing)? ?off"
     r"|next request (?:is )?(?:allowed|possible))"
 )
-SENTENCE_PATTERN = re.compile(
-    rf"{RETRY_PHRASE}[\s_:=-]*(?:(?:in|after|for|at"
+WAIT_SENTENCE_PATTERN = re.compile(
+    rf"{RETRY_REGEX}[\s_:=-]*(?:(?:in|after|for|at"
     rf" least|about|approximately|another)[\s:=]+){{0,3}}"
-    rf"(?P<wait>{DURATION})",
+    rf"(?P<wait>{DURATION_REGEX})",
     re.I,
 )
 BARE_NUMBER_PATTERN = re.compile(
-    rf"{RETRY_PHRASE}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
+    rf"{RETRY_REGEX}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
     r"(?=[.,;)!]?\s*$|[.;)]\s)",
     re.I,
 )
@@ -48,7 +48,7 @@ RETRY_TIME_PATTERN = re.compile(
     r"(?P<wait>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)",
     re.I,
 )
-CHINESE_WAIT_PATTERN = re.compile(rf"(?P<wait>{_STEP})[之以]?[后後]")
+CHINESE_WAIT_PATTERN = re.compile(rf"(?P<wait>{STEP_REGEX})[之以]?[后後]")
 PROTOBUF_DURATION_PATTERN = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
 
 WAIT_FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
@@ -61,12 +61,12 @@ WAIT_FIELDS |= {
     "quotaresettimestamp",
 }
 WAIT_FIELDS |= {"estimatedtime", "waitseconds", "waittime"}
-FIELDS_OF_MS = {"retryafterms", "retryaftermilliseconds", "retrydelayms"}
+MILLISECOND_FIELDS = {"retryafterms", "retryaftermilliseconds", "retrydelayms"}
 WAIT_HEADERS = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0}
 WAIT_HEADERS |= dict.fromkeys(
     ("retry-after-seconds", "x-retry-after", "x-ratelimit-retry-after"), 1.0
 )
-COMBINED_PATTERN = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
+COMBINED_LIMIT_PATTERN = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
 
 
 def read_retry_after(
@@ -115,7 +115,7 @@ def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
         if digits and scale == 1.0:
             return _limit_wait(max(0.0, number / digits[-1] * 1e9 - now))
         return _limit_wait(number * scale)
-    if re.fullmatch(DURATION, text, re.I):
+    if re.fullmatch(DURATION_REGEX, text, re.I):
         return _limit_wait(
             sum(float(n) * UNIT_SECONDS[unit.lower()] for n, unit in STEP_PATTERN.findall(text))
         )
@@ -145,11 +145,11 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
         value = f"{value.get('seconds', 0)}.{int(value.get('nanos') or 0):09}"
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     waits = list[float | None]()
-    if key in WAIT_FIELDS | FIELDS_OF_MS and is_plain:
-        waits.append(read_seconds(value, now, 1e-3 if key in FIELDS_OF_MS else 1.0))
+    if key in WAIT_FIELDS | MILLISECOND_FIELDS and is_plain:
+        waits.append(read_seconds(value, now, 1e-3 if key in MILLISECOND_FIELDS else 1.0))
     elif isinstance(value, str):
         for pattern in (
-            SENTENCE_PATTERN,
+            WAIT_SENTENCE_PATTERN,
             BARE_NUMBER_PATTERN,
             RETRY_TIME_PATTERN,
             CHINESE_WAIT_PATTERN,
@@ -167,7 +167,7 @@ def _find_resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float
             continue
         remaining, reset = headers.get(name.replace("reset", "remaining"), ""), text
         if "reset" not in name:
-            parts: dict[str, str] = dict(COMBINED_PATTERN.findall(text))
+            parts: dict[str, str] = dict(COMBINED_LIMIT_PATTERN.findall(text))
             remaining = parts.get("remaining", parts.get("r", ""))
             reset = parts.get("reset", parts.get("t", ""))
         wait = read_seconds(reset, now, 1e-3 if name.endswith("-ms") else 1.0)

@@ -44,7 +44,7 @@ class Gathered:
             raise Deferred("it waits")
         return Reply("(A)")
 
-    def collect(self) -> None:
+    def collect_replies(self) -> None:
         self.known |= self.waiting
         self.waiting.clear()
         self.rounds += 1

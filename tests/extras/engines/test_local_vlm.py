@@ -125,7 +125,7 @@ def test_different_weights_make_a_different_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("looktwice.pipelines.runtime.weights.CACHED_DIGEST_BYTES", 1000)
+    monkeypatch.setattr("looktwice.pipelines.runtime.weights.MIN_CACHED_DIGEST_BYTES", 1000)
     place = tmp_path / "network"
     tiny("llava", place)
     config = write_study(tmp_path, "http://127.0.0.1:9/v1")

@@ -99,7 +99,7 @@ def test_the_reply_of_pocket_follows_from_its_last_state() -> None:
     decoders = [layer for layer in states if layer.part == "decoder"]
     assert (parts.count("tower"), len(decoders)) == (6, weights.layers)
     assert {layer.pooling for layer in decoders} == {"last"}
-    logits = weights.norm("before_end", states[decoders[-1]]) @ weights["embed"].T
+    logits = weights.apply_norm("before_end", states[decoders[-1]]) @ weights["embed"].T
     tokens, inputs = make_network_inputs(question)
     places = [weights.encode_view(sha, pixels) for sha, pixels in inputs.items()]
     likely = Conversation(weights, tokens, places).write(ANSWER)

@@ -322,7 +322,7 @@ def test_a_killed_run_is_probed_as_far_as_it_got(run: Path) -> None:
 def test_a_run_with_missing_pictures_is_reported(run: Path) -> None:
     for record in RunFolder(run).last_records():
         for sha in record.pictures:
-            RunFolder(run).blobs.path(sha).unlink(missing_ok=True)
+            RunFolder(run).blobs.get_path(sha).unlink(missing_ok=True)
     assert "from the run's blobs/" in run_probe(2, run)
     shutil.rmtree(run / "blobs")
     assert "message" in run_probe(2, run)

@@ -69,7 +69,7 @@ def test_conversations_are_one_inside(name: str, protocol: str, tmp_path: Path) 
     for messages, options in model.asked:
         assert [describe_turn(turn) for turn in messages] == case.turns
         assert set(list_pictures(messages)) <= {IMAGE}
-        assert json.loads(json.dumps(options.given())) == case.options
+        assert json.loads(json.dumps(options.to_dict())) == case.options
     whole, expected = json.loads(answer.text), getattr(case, protocol)
     check_response(protocol, whole, expected["said"])
     check_stream(protocol, strip(whole), stream.text, expected.get("events"))

@@ -142,7 +142,9 @@ def make(name: str, sources: Sources) -> Any:
 
 
 def points(item: Item, image: int) -> dict[str, Point]:
-    return {mark.label: mark for mark in item.sample.on(image) if isinstance(mark, Point)}
+    return {
+        mark.label: mark for mark in item.sample.list_marks_on(image) if isinstance(mark, Point)
+    }
 
 
 def compute_accuracy(stage: Stage, task: Task) -> float:

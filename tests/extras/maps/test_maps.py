@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.answers import MatchedPoint, NearerPoint
 from looktwice.specialists.maps import SGBM, ColorRetinex, ConstantShading, DepthCue
-from looktwice.specialists.maps.depth_cues import Kind
+from looktwice.specialists.maps.depth_cues import CueKind
 from looktwice.specialists.maps.reflectance import integrate_steps, levels_to_linear, to_linear
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.protocols import DepthEstimator
@@ -182,7 +182,7 @@ def test_without_texture_there_is_no_texture_gradient() -> None:
     assert np.isfinite(depth[:, :80]).all() and np.isnan(depth[:, 200:]).all()
 
 
-@pytest.mark.parametrize("kind", [*get_args(Kind), ""])
+@pytest.mark.parametrize("kind", [*get_args(CueKind), ""])
 def test_a_uniform_image_gives_no_evidence(kind: Any) -> None:
     if kind == "vertical_position":
         return

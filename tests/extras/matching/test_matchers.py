@@ -431,7 +431,7 @@ def test_working_sizes(
 ) -> None:
     image = texture(shape[1], shape[0])
     size = InputSize.fit(image, longest, multiple, enlarge=enlarge)
-    assert [size.columns, size.rows] == expected == [*size.resized(image).shape[1::-1]]
+    assert [size.columns, size.rows] == expected == [*size.resize(image).shape[1::-1]]
     corners = size.to_image([(-0.5, -0.5), (size.columns - 0.5, size.rows - 0.5)])
     np.testing.assert_allclose(corners, [(-0.5, -0.5), (shape[1] - 0.5, shape[0] - 0.5)])
 
@@ -482,8 +482,8 @@ def test_cells_of_efficientnet_have_the_documented_positions(block: int) -> None
     x, y = np.meshgrid(np.arange(60, 260, 10.0), np.arange(60, 260, 10.0))
 
     def alike(shift: float) -> float:
-        first = plain.at(np.column_stack([x.ravel() + shift, y.ravel()]))
-        second = mirrored.at(np.column_stack([319 - x.ravel() + shift, y.ravel()]))
+        first = plain.interpolate(np.column_stack([x.ravel() + shift, y.ravel()]))
+        second = mirrored.interpolate(np.column_stack([319 - x.ravel() + shift, y.ravel()]))
         both = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         return float(((first * second).sum(1) / both).mean())
 

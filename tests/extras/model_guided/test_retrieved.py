@@ -117,9 +117,9 @@ def test_the_views_together_respect_the_budget(model: str, tokens: int) -> None:
     images = plain(1900, 1200), plain(300, 200), plain(1000, 1400)
     state = start(images=images)
     after = TokenBudget(tokens, model)(state, NoModel())
-    costs = [find_image_rule(model).tokens(view.size) for view in after.views]
+    costs = [find_image_rule(model).count_tokens(view.size) for view in after.views]
     assert sum(costs) == image_tokens(after) <= tokens
-    before = [find_image_rule(model).tokens(view.size) for view in state.views]
+    before = [find_image_rule(model).count_tokens(view.size) for view in state.views]
     assert (sum(before) > tokens) == (after.views != state.views)
     # large ones are reduced; the small one keeps its pixels while they cost more
     if costs[1] < max(costs):
@@ -151,7 +151,7 @@ def test_views_of_all_turns_together_respect_the_budget_of_a_fit() -> None:
         state = verify(start(images=(plain(1120, 784),)), model)
         shown = [[v for m in call[0] for v in m.views] for call in model.calls]
         rule = find_image_rule(budget.model)
-        return state, [sum(rule.tokens(view.size) for view in views) for views in shown]
+        return state, [sum(rule.count_tokens(view.size) for view in views) for views in shown]
 
     state, tokens = asked(budget)
     assert len(tokens) == 4 and max(tokens) == image_tokens(state) <= 1600

@@ -14,7 +14,7 @@ from looktwice.extras.maps import DepthAnything
 from looktwice.extras.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
 from looktwice.extras.segmentation import SAM, GroundedSAM, SegmentEverything
 from looktwice.specialists.maps import SGBM, ColorRetinex, ConstantShading, DepthCue
-from looktwice.specialists.maps.depth_cues import Kind
+from looktwice.specialists.maps.depth_cues import CueKind
 from looktwice.specialists.matching import SIFT, RotationSearch
 from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.results import Boxes
@@ -65,7 +65,7 @@ EVERY: dict[str, Callable[[Any], Any]] = {
     "FaceCascade": lambda image: FaceCascade()(image),
     "FaceRecognition": lambda image: FaceRecognition()(image),
 }
-EVERY |= {kind: DepthCue(kind) for kind in get_args(Kind)}
+EVERY |= {kind: DepthCue(kind) for kind in get_args(CueKind)}
 
 
 @pytest.mark.parametrize("kind", WRONG)

@@ -37,7 +37,7 @@ def test_only_the_named_factor_is_swapped(name: str) -> None:
         swapped = list[Request]()
         for a, b in zip(mine.requests, theirs.requests, strict=True):
             again = Swap(a, b)(factor)
-            swapped.append(replace(a, messages=again.messages, settings=again.options.given()))
+            swapped.append(replace(a, messages=again.messages, settings=again.options.to_dict()))
         left = compare_requests(Requests("c", tuple(swapped)), theirs)
         assert {difference.factor for difference in left.differences} == factors - {factor}
 

@@ -281,7 +281,7 @@ def test_matches_are_selected_over_the_whole_picture() -> None:
     xy = np.concatenate([crowd, [[90, 10], [10, 70], [100, 70]]]).astype(float)
     matches = spread_matches(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
     assert {(0, 0), (90, 10), (10, 70), (100, 70)} == {tuple(row) for row in matches.xy0.tolist()}
-    assert len(spread_matches(Matches.none(), (120, 80), 4)) == 0
+    assert len(spread_matches(Matches.make_empty(), (120, 80), 4)) == 0
 
 
 @settings(max_examples=40, deadline=None)

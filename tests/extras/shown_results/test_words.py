@@ -136,7 +136,7 @@ def test_without_evidence_the_prompt_is_unchanged() -> None:
     assert (state.prompt, state.notes) == ("Which?", ("no mark is seen; kept as it is",))
     dark = replace(stage, depth=Fixed(NoEvidence("it is dark")), missing="abstain")
     assert dark(start(Point("A", 1, 1)), NoModel()).reason == "abstained: it is dark"
-    few = MatchWords(matcher=Fixed(Matches.none()), missing="fail")
+    few = MatchWords(matcher=Fixed(Matches.make_empty()), missing="fail")
     with pytest.raises(ValueError, match="0 matches, at least 5 are needed"):
         few(start(Point("A", 1, 1), images=(plain(), plain(grey=1))), NoModel())
 

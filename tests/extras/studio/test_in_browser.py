@@ -99,7 +99,7 @@ def test_a_photograph_becomes_a_study(studio: OpenStudio, scene: Path, tmp_path:
     run = run_study(studio, tmp_path)
     (record,) = run.records().values()
     assert list(record.pictures) == shas
-    assert all(run.blobs.path(sha).is_file() for sha in shas)
+    assert all(run.blobs.get_path(sha).is_file() for sha in shas)
     assert not studio.browser.run("window.evil") and studio.browser.complaints == []
     own = studio.address.removesuffix("known/")
     assert all(url.startswith((own, "data:")) for url in studio.browser.requests)

@@ -59,7 +59,7 @@ def test_it_renders_the_picture_of_the_gallery(backend: StudioBackend, entry: An
         assert shown["views"]
     else:
         state = entry.run()
-        views = [view.picture.payload.sha for view in state.shown or state.views]
+        views = [view.picture.payload.sha for view in state.shown_views or state.views]
         assert [view["sha"] for view in shown["views"]] == views
     for node in entry.nodes:
         names = [setting["name"] for setting in CATALOG["forms"][node["use"]]["settings"]]

@@ -92,8 +92,8 @@ def test_published_decoding_settings(
     kind = getattr(wording, f"{name}Decoding")
     given = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
     published = {setting: value for setting, value in given.items() if value is not None}
-    assert kind().given() == published
-    assert kind(max_tokens=300).given() == {**published, "max_tokens": 300}
+    assert kind().to_dict() == published
+    assert kind(max_tokens=300).to_dict() == {**published, "max_tokens": 300}
 
 
 def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_the_contestant_runs_at_the_endpoint_and_is_rewarded(module: Any, tmp_pa
 
 def test_the_secret_of_the_rollout_is_the_key(module: Any) -> None:
     model = module._TracedModel("policy", "http://127.0.0.1:9/v1", secret="s1")
-    assert model.sign("another key") == {"Authorization": "Bearer s1"}
+    assert model.make_auth_headers("another key") == {"Authorization": "Bearer s1"}
     assert "s1" not in repr(model) and "s1" not in model.identity
 
 

@@ -250,7 +250,7 @@ def test_worker_processes_are_given_the_times_of_frames(folder: Path) -> None:
 def test_batches_of_other_providers_take_or_refuse_a_video(folder: Path) -> None:
     view = send(start(folder)).views[0]
     chat = ChatAPI("tiny", "http://127.0.0.1:1/v1", max_tokens=5)
-    body = json.loads(write_request(chat.body([Message("user", (view, "Where?"))])))
+    body = json.loads(write_request(chat.make_body([Message("user", (view, "Where?"))])))
     video, _ = make_content_request(body)["contents"][0]["parts"]
     assert video["inlineData"]["mimeType"] == "video/mp4"
     assert base64.b64decode(video["inlineData"]["data"]) == view.picture.payload.data

@@ -32,7 +32,7 @@ def test_a_line_of_a_batch_has_the_body_of_the_direct_request(name: str) -> None
     model = make_model(name, **settings)
     batched = Batched(model)
     assert (batched.active_dialect, batched.identity) == (DIALECT_OF[name], model.identity)
-    body = json.loads(write_request(batched.chat.body(messages, 0, options)))
+    body = json.loads(write_request(batched.chat.make_body(messages, 0, options)))
     line = json.loads(DIALECTS[batched.active_dialect](model, URL).format_line("k", body))
     place = {"ResponsesAPI": "body", "MessagesAPI": "params", "GeminiAPI": "request"}[name]
     assert (line["custom_id"], line[place]) == ("k", body)

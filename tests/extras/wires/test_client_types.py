@@ -17,7 +17,7 @@ every = pytest.mark.parametrize("name", CHECKS)
 
 def check(name: str, asked: Asked) -> None:
     messages, options, settings = asked
-    body = make_model(name, **settings).body(messages, 0, options)
+    body = make_model(name, **settings).make_body(messages, 0, options)
     CHECKS[name](json.loads(write_request(body)))
 
 
@@ -33,6 +33,6 @@ def test_requests_fit_the_types_of_the_provider_s_client(name: str) -> None:
 def test_the_types_notice_an_unknown_field(name: str) -> None:
     find_package(name)
     messages, options, settings = conversations(name)["tools"]
-    body = json.loads(write_request(make_model(name, **settings).body(messages, 0, options)))
+    body = json.loads(write_request(make_model(name, **settings).make_body(messages, 0, options)))
     with pytest.raises((AssertionError, KeyError, ValueError)):
         CHECKS[name](body | {"pictures": "tool"})

@@ -50,7 +50,7 @@ CLIENTS = {"openai": make_openai, "anthropic": make_anthropic, "google.genai": m
 def get_both(name: str, server: NativeServer, send: Send, asked: Asked) -> tuple[bytes, bytes]:
     """Return the body that looktwice makes, and the one that the client sends for it."""
     messages, options, settings = asked
-    ours = write_request(make_model(name, **settings).body(messages, 0, options))
+    ours = write_request(make_model(name, **settings).make_body(messages, 0, options))
     send(json.loads(ours))
     return ours, server.bodies[-1]
 

@@ -34,7 +34,7 @@ every = pytest.mark.parametrize("name", MODELS)
 def make_body(name: str, title: str) -> Json:
     """Return the request of a conversation as the server reads it."""
     messages, options, settings = conversations(name)[title]
-    body = make_model(name, **settings).body(messages, 0, options)
+    body = make_model(name, **settings).make_body(messages, 0, options)
     return dict(json.loads(write_request(body)))
 
 
@@ -85,7 +85,7 @@ def test_a_turn_of_calls_that_were_not_all_run_ends_with_the_last_one(name: str)
     turn = read_turn(name, 3)
     kept = replace(turn, tool_calls=turn.tool_calls[:1])
     result = Message("tool", ("x", make_view(1)), call_id=kept.tool_calls[0].id)
-    body = make_model(name).body([Message("user", ("q",)), kept, result], 0, CallOptions())
+    body = make_model(name).make_body([Message("user", ("q",)), kept, result], 0, CallOptions())
     said = json.dumps(json.loads(write_request(body)))
     parallel = replies(name)[3]
     assert said.count("0.5, 0.5, 1, 1") + said.count("[0.5, 0.5, 1.0, 1.0]") == 1
@@ -105,7 +105,7 @@ def test_a_thought_before_a_call_that_was_not_run_is_left_out() -> None:
         (kept, blocks[:2]),
         (renamed, [blocks[0], blocks[1] | {"id": "call_0"}]),
     ):
-        body = make_model("MessagesAPI").body([Message("user", ("q",)), turn])
+        body = make_model("MessagesAPI").make_body([Message("user", ("q",)), turn])
         assert body["messages"][1]["content"] == sent
 
 
@@ -113,7 +113,7 @@ def test_a_thought_before_a_call_that_was_not_run_is_left_out() -> None:
 def test_a_text_that_was_changed_replaces_the_text_and_keeps_the_thoughts(name: str) -> None:
     turn = replace(read_turn(name, 0), parts=("Changed.",))
     result = Message("tool", ("x",), call_id=turn.tool_calls[0].id)
-    body = make_model(name).body([Message("user", ("q",)), turn, result], 0, CallOptions())
+    body = make_model(name).make_body([Message("user", ("q",)), turn, result], 0, CallOptions())
     said = json.dumps(body)
     assert "Changed." in said and "I look closer." not in said
     assert ("gAAA+/0==" in said) or ("Eq+/0==" in said) or ("Cs+/0A==" in said)
@@ -123,7 +123,7 @@ def test_a_text_that_was_changed_replaces_the_text_and_keeps_the_thoughts(name: 
 def test_pictures_go_where_the_setting_says(name: str) -> None:
     messages, options, _ = conversations(name)["parallel results"]
     data = {
-        where: write_request(make_model(name, pictures=where).body(messages, 0, options))
+        where: write_request(make_model(name, pictures=where).make_body(messages, 0, options))
         for where in ("tool", "user", "both")
     }
     base64 = [view.picture.payload.text for view in messages[-1].views]
@@ -179,7 +179,9 @@ def test_settings_become_fields(
     name: str, settings: Json, options: Json, field: str, value: Any
 ) -> None:
     given: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    body = make_model(name, **settings).body([Message("user", ("q",))], 2, CallOptions(**given))
+    body = make_model(name, **settings).make_body(
+        [Message("user", ("q",))], 2, CallOptions(**given)
+    )
     for step in field.split("."):
         body = body[step]
     assert body == value
@@ -199,7 +201,7 @@ def test_options_that_a_protocol_lacks_are_refused() -> None:
     def check(name: str, option: str) -> None:
         options = CallOptions(**{option: values.get(option, 3)})
         with pytest.raises(ModelError, match=option):
-            make_model(name).body([Message("user", ("q",))], 0, options)
+            make_model(name).make_body([Message("user", ("q",))], 0, options)
 
     check_all((case, partial(check, *case)) for case in cases)
 
@@ -214,7 +216,10 @@ def test_the_key_goes_to_its_host_in_the_provider_s_header(
     model = MODELS[name]("m", max_tokens=9)
     hosts = {"ResponsesAPI": "api.openai.com", "MessagesAPI": "api.anthropic.com"}
     assert hosts.get(name, "generativelanguage.googleapis.com") in str(model.url)
-    assert "a-known-key" in " ".join(model.sign("a-known-key").values()) and not model.missing()
+    assert (
+        "a-known-key" in " ".join(model.make_auth_headers("a-known-key").values())
+        and not model.missing()
+    )
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert bool(model.missing()) is (name == "MessagesAPI")
 
@@ -235,6 +240,6 @@ def test_server_tools_and_extra_fields_join_those_of_the_agent() -> None:
     search = {"type": "web_search_20250305", "name": "web_search"}
     extra = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}
     model = make_model("MessagesAPI", server_tools=(search,), extra=extra, effort="low")
-    body = model.body(messages, 0, options)
+    body = model.make_body(messages, 0, options)
     assert [tool["name"] for tool in body["tools"]] == ["zoom", "web_search"]
     assert body["output_config"] == {"effort": "max"} and body["thinking"] == extra["thinking"]

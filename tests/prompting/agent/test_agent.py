@@ -33,7 +33,7 @@ from looktwice.pipelines.pipeline import Pipeline, StageFailed
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.pipelines.transforms import rotated_size
+from looktwice.pipelines.transforms import compute_rotated_size
 from looktwice.prompting.agent import (
     Agent,
     AgentTool,
@@ -368,7 +368,9 @@ def test_repeated_rotation_does_not_exhaust_memory() -> None:
     state, _ = scripted(agent, *turns, "x", of=sample(pixels(1200, 1200)))
     assert outcomes(state) == ["shown"] * 4 + ["failed"] * 4
     assert "earlier image" in read_looks(state.notes)[-1].reason
-    assert rotated_size((80, 60), 90) == (60, 80) and rotated_size((80, 60), -180) == (80, 60)
+    assert compute_rotated_size((80, 60), 90) == (60, 80) and compute_rotated_size(
+        (80, 60), -180
+    ) == (80, 60)
 
 
 def test_undo_removes_the_last_image() -> None:

@@ -13,7 +13,7 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Usage
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.wrappers import wrap
+from looktwice.pipelines.models.wrappers import wrap_model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel
 from looktwice.pipelines.sample import Sample
@@ -148,7 +148,7 @@ def test_every_kind_of_turn_sends_exactly_these_messages(name: str) -> None:
     assert [transcript(messages, state) for messages, _, _ in model.calls] == expected
     assert after.prompt == "Is it?" and after.draw == 0
     assert after.messages[-1].role == "assistant"
-    assert after.shown == tuple(view for message in after.messages for view in message.views)
+    assert after.shown_views == tuple(view for message in after.messages for view in message.views)
     model = ScriptedReplies(SVG)
     stage(System("S")(start(), NoModel()), model)
     assert transcript(model.calls[-1][0], start())[0] == ("system", ["S"])
@@ -212,7 +212,7 @@ def test_ties_unreadable_replies_and_open_answers() -> None:
 def test_draws_of_runs_and_votes_differ_and_a_vote_shares_calls_with_single_draws(
     server: ChatServer, tmp_path: Path
 ) -> None:
-    model = wrap(ChatAPI("vote", server.url, temperature=1.0), Store(tmp_path))
+    model = wrap_model(ChatAPI("vote", server.url, temperature=1.0), Store(tmp_path))
     vote, before = Vote(READ, n=5), int(server.stats["requests"])
 
     def asked() -> int:
@@ -271,7 +271,7 @@ def test_two_models_each_do_their_part_and_the_text_only_turn_has_no_image() -> 
     assert (len(eyes.calls), len(text.calls), len(main.calls)) == (2, 1, 0)
     assert eyes.draws + text.draws == [4, 4, 4]
     assert [call.model for call in state.trace[0].calls] == ["heard"] * 3
-    assert state.shown == () and len(state.views) == 2
+    assert state.shown_views == () and len(state.views) == 2
     assert eyes.calls[0][2].max_tokens == 1024
     model = ScriptedReplies("{prompt} {descriptions}", "(B)")
     ask = Ask(images="inline", options=CallOptions(temperature=1.0))

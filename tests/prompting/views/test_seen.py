@@ -102,7 +102,7 @@ def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
     size."""
     shown, layout = picture(size), find_layout(model, size)
     assert layout is not None
-    if layout.refused:
+    if layout.refusal:
         with pytest.raises(ValueError, match=r"aspect ratio|Size must contain|> 0"):
             reference(processor, shown)
         return
@@ -175,7 +175,7 @@ def test_sizes_that_an_implementation_refuses_still_have_a_cost() -> None:
         with pytest.raises(ValueError, match=f"sample s: .*{fact}"):
             AsSeen(model)(state(size), NoModel())
     for model in ("pixtral-12b", "Mistral-Large-4-1T-A52B", "Qwen2.5-VL-7B-Instruct", "GLM-4.6V"):
-        assert find_image_rule(model).tokens((1073, 1)) >= 1
+        assert find_image_rule(model).count_tokens((1073, 1)) >= 1
     for model in ("Qwen2.5-VL-7B-Instruct", "gpt-4o"):
         with pytest.raises(ValueError, match="does not prepare"):
             AsSeen(model, "mistral-common")

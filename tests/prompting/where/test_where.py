@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.config import ConfigError, build
-from looktwice.pipelines.geometry import overlap
+from looktwice.pipelines.geometry import measure_overlap
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture, Pixels
@@ -95,7 +95,7 @@ def test_every_source_finds_its_target_and_is_cropped_to_one_size(
     assert not where.asks
     (first, *_), *others = where.places(state, NoModel()).regions.values()
     assert not others
-    assert overlap(bounding_box(first), BRIGHT) >= 200  # at least half of it
+    assert measure_overlap(bounding_box(first), BRIGHT) >= 200  # at least half of it
     crop = Crop(padding=0, min_px=0, upscale=80, most=1)
     view, *more = Look(Sized(where, 0.2), crop)(state, NoModel()).views
     assert not more
@@ -114,7 +114,7 @@ def test_every_source_has_a_placebo_of_the_same_sizes(where: Where, state: State
         (a, b, c, d), (x0, y0, x1, y1) = bounding_box(old), bounding_box(new)
         assert (x1 - x0, y1 - y0) == pytest.approx((c - a, d - b))
         assert 0 <= x0 <= x1 <= SIZE[0] and 0 <= y0 <= y1 <= SIZE[1]
-        assert sum(overlap((x0, y0, x1, y1), bounding_box(mark)) for mark in true) == 0
+        assert sum(measure_overlap((x0, y0, x1, y1), bounding_box(mark)) for mark in true) == 0
 
 
 def test_a_uniform_placebo_reaches_every_place() -> None:
@@ -138,7 +138,11 @@ def test_windows_are_picked_greedily_from_a_map() -> None:
     marks = Windows(Two(), share=0.2, most=5).places(start(), NoModel()).regions[0]
     boxes = [bounding_box(mark) for mark in marks]
     assert len(boxes) == 2  # nothing is left for a third
-    assert overlap(boxes[0], (140, 70, 160, 80)) == overlap(boxes[1], (20, 20, 40, 30)) == 200
+    assert (
+        measure_overlap(boxes[0], (140, 70, 160, 80))
+        == measure_overlap(boxes[1], (20, 20, 40, 30))
+        == 200
+    )
 
 
 def test_a_source_without_a_result_keeps_the_views_with_a_note() -> None:

@@ -260,7 +260,7 @@ HEAP = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
 @pytest.mark.parametrize(
     ("matches", "spots", "fact"),
     [
-        (Matches.none(), SPOTS, "0 matches"),
+        (Matches.make_empty(), SPOTS, "0 matches"),
         (GOOD[slice(0, 5)], SPOTS, "5 matches, at least 6"),
         (make_moved_matches(shift, count=12, wrong=12), SPOTS, "agree on one map"),
         (HEAP, SPOTS, "agree on one map"),

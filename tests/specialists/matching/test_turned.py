@@ -106,7 +106,7 @@ def test_a_uniform_image_is_not_rotated() -> None:
 
     def matcher(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         asked.append(pixels1)
-        return Matches.none()
+        return Matches.make_empty()
 
     flat = np.full((40, 60, 3), 90, np.uint8)
     assert len(RotationSearch(matcher)(flat, flat)) == 0 and len(asked) == 1 and asked[0] is flat
