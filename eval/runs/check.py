@@ -13,6 +13,7 @@ from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.sample_page import ShownArm, format_arm, format_outcome, render_sample
+from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
@@ -413,7 +414,8 @@ def _find_warnings(trial: DryRun) -> Iterator[str]:
     arm, trace, letters = trial.arm, trial.state.trace, trial.state.sample.letters
     if field := re.search(r"(?<!\{)\{(question|choices|options)\}", trial.state.prompt):
         yield f"the prompt contains {field[0]} literally; a template needs {{{{ {field[1]} }}}}"
-    if trial.calls and trial.state.answer is None and not trial.error:
+    is_asked = trial.calls and trial.state.answer is None and not trial.error
+    if is_asked and arm.read != Robust():  # the default reads every letter
         try:
             recorder = RecordingModel(StandIn(arm.model), trial.item.sample.id)
             read = run_stage("read", arm.read, trial.state, recorder).answer
