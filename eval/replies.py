@@ -59,7 +59,7 @@ def get_subtask_of_idx(idx: str) -> str:
     return idx.partition("_")[2].rpartition("_")[0]
 
 
-def load_key(file: Path) -> dict[str, str]:
+def load_answer_key(file: Path) -> dict[str, str]:
     """Read an answer key, a JSON object that maps the id of a sample to "(X)" or "X"; return all as
     "(X)". Raises TaskError."""
     expected = "a JSON object from the id of each sample to a letter, such as '(A)' or 'A'"
@@ -80,7 +80,7 @@ def load_key(file: Path) -> dict[str, str]:
     return {str(name): f"({str(letter).strip('()')})" for name, letter in data.items()}
 
 
-OLD_KEY = (
+OLD_KEY_ERRATUM = (
     "the offline key val_answers.json of 2024 assigns the labels of Relative_Reflectance to the"
     " wrong questions; the data set was corrected on 2025-09-03, so scores on the two keys cannot"
     " be compared"
@@ -111,7 +111,7 @@ class RecordedQuestions:
     def facts(self) -> Facts:
         """The split val, the answer key's sha256 as label version, and its known errata."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
-        errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
+        errata = (OLD_KEY_ERRATUM,) if self.name == "Relative_Reflectance" else ()
         note = "recorded replies, without the texts and images of the questions"
         own = spec(BlinkScorer(self.name))
         return Facts(
@@ -124,12 +124,12 @@ class RecordedQuestions:
         )
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._selected_ids)
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items in the order of the answer key."""
         question = f"A question of BLINK's {self.name}; only the reply to it was recorded."
-        for idx in self._chosen:
+        for idx in self._selected_ids:
             sample = Sample(idx, question, choices=CHOICES[self.name], meta={"subtask": self.name})
             yield Item(sample, self._keys[idx].strip("()"))
 
@@ -141,7 +141,7 @@ class RecordedQuestions:
     def _keys(self) -> dict[str, str]:
         keys = {
             idx: key
-            for idx, key in load_key(self._file).items()
+            for idx, key in load_answer_key(self._file).items()
             if idx.startswith(f"val_{self.name}_")
         }
         if not keys:
@@ -152,7 +152,7 @@ class RecordedQuestions:
         return keys
 
     @cached_property
-    def _chosen(self) -> list[str]:
+    def _selected_ids(self) -> list[str]:
         rows = [
             (idx, {"subtask": self.name, "answer": key.strip("()")})
             for idx, key in self._keys.items()

@@ -211,7 +211,7 @@ class SpecialistPair:
     def excluded(self) -> int:
         """The number of samples with a correct answer that failed or are missing for one of
         them."""
-        return len(self.specialist.keyed) - self.both.n
+        return len(self.specialist.keyed_samples) - self.both.n
 
 
 def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:

@@ -87,7 +87,7 @@ def describe_agreement(lines: Sequence[Judgement]) -> Iterator[str]:
     """
     by_pass = dict[str, dict[str, dict[tuple[object, ...], Judgement]]]()
     for line in lines:
-        if line.given:
+        if line.has_verdict:
             reply = line.point, line.sample, line.draw, line.words
             by_pass.setdefault(line.kind, {}).setdefault(line.judge, {})[reply] = line
     for kind, judges in by_pass.items():
@@ -125,7 +125,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         for line in run.judged.lines:
             by_arm[line.judge, line.kind, line.point].append(line)
         for (judge, kind, point), lines in by_arm.items():
-            label = f"{judge} (counts)" if judge == run.judged.counting.get(kind) else judge
+            label = f"{judge} (counts)" if judge == run.judged.counting_judges.get(kind) else judge
             arms.append(JudgedArm(label, kind, *labels.get(point, (point, "")), lines))
     columns: Columns[JudgedArm] = (
         *attribute_columns("judge"),

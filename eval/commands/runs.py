@@ -279,5 +279,5 @@ def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> No
     result = replay(run, plugin, cache)
     for line in describe_replay(result):
         say(line)
-    if not result.done:
+    if not result.all_reproduced:
         raise Exit(1)

@@ -42,8 +42,8 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 
 MAX_PRINTED_DIFFERENCES = 5
-DATA_CHANGED = "the task's data is missing or has changed"
-TASK_NOT_BUILT = "the task cannot be built again"
+DATA_CHANGED_REASON = "the task's data is missing or has changed"
+TASK_NOT_BUILT_REASON = "the task cannot be built again"
 
 
 def digest_request(
@@ -170,22 +170,26 @@ class RecordedRun:
 
 
 class Replay(RecordedRun):
-    """The result of a replay: the number of identical records (`same`), a sentence for each that
-    was `different`, and the number of records that were not replayed, by reason.
+    """The result of a replay: `same_count` is the number of identical records, `differences` has a
+    sentence for each record that differs, and `left_out` counts the records that were not replayed,
+    by reason.
 
     `replies` counts the recorded replies by whether the cache has a reply to the same request.
     """
 
     def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
         super().__init__(path, plugins, cache)
-        self.same, self.different = 0, list[str]()
+        self.same_count, self.differences = 0, list[str]()
         self.left_out, self.replies = Counter[str](), Counter[bool]()
         self._whole: set[str] = set()
 
     @property
-    def done(self) -> bool:
+    def all_reproduced(self) -> bool:
         """True if every record that did not fail was reproduced."""
-        return not self.different and not self.left_out.keys() & {DATA_CHANGED, TASK_NOT_BUILT}
+        return not self.differences and not self.left_out.keys() & {
+            DATA_CHANGED_REASON,
+            TASK_NOT_BUILT_REASON,
+        }
 
     def run(self) -> None:
         """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
@@ -197,9 +201,9 @@ class Replay(RecordedRun):
                     point = self.folder.points[record.point]
                     if what := self._find_difference(point, item, record):
                         where = f"{record.sample}, draw {record.draw}, point {point.id}"
-                        self.different.append(f"{where}: {what}")
+                        self.differences.append(f"{where}: {what}")
                     else:
-                        self.same += 1
+                        self.same_count += 1
 
     def _list_samples(self) -> Iterator[tuple[Item, list[Record]]]:
         """Yield every sample of the tasks with its records; count the records that cannot be
@@ -217,7 +221,7 @@ class Replay(RecordedRun):
             rows, task = self.folder.samples_by_task.get(task_id, {}), self.build_task(point)
             if task is None:
                 for key in [key for key in waiting if key[0] == task_id]:
-                    self.left_out[TASK_NOT_BUILT] += len(waiting.pop(key))
+                    self.left_out[TASK_NOT_BUILT_REASON] += len(waiting.pop(key))
                 continue
             with suppress(TaskError, OSError):
                 for item in task:
@@ -226,7 +230,7 @@ class Replay(RecordedRun):
                     if is_same and (records := waiting.pop((task_id, name), None)):
                         yield item, records
         if gone := sum(map(len, waiting.values())):
-            self.left_out[DATA_CHANGED] += gone
+            self.left_out[DATA_CHANGED_REASON] += gone
 
     def _find_difference(self, point: PointRow, item: Item, record: Record) -> str:
         """Describe the first difference: of the sample, a picture, a reply, or a field of the
@@ -300,8 +304,10 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
 def describe_replay(result: Replay) -> Iterator[str]:
     """Yield the result of a replay as lines for a terminal; the last one states whether all records
     were reproduced."""
-    different = len(result.different)
-    yield from (f"different: {sentence}" for sentence in result.different[:MAX_PRINTED_DIFFERENCES])
+    different = len(result.differences)
+    yield from (
+        f"different: {sentence}" for sentence in result.differences[:MAX_PRINTED_DIFFERENCES]
+    )
     if different > MAX_PRINTED_DIFFERENCES:
         yield f"and {different - MAX_PRINTED_DIFFERENCES} more"
     yield from result.binder.faults
@@ -315,4 +321,4 @@ def describe_replay(result: Replay) -> Iterator[str]:
             f" {format_count(alone, 'reply', 'replies')}"
         )
     verdict = f"identical, {different} different" if different else "identical bit for bit"
-    yield f"replayed without a model: {format_count(result.same, 'record')} {verdict}"
+    yield f"replayed without a model: {format_count(result.same_count, 'record')} {verdict}"

@@ -12,9 +12,9 @@ from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.sample_page import ShownArm, format_arm, render_sample
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
-from looktwice.eval.records.judgements import judgements
+from looktwice.eval.records.judgements import read_judgements
 from looktwice.eval.records.records import PointRow, Record, RunError, SampleRow, refuse_run_file
-from looktwice.eval.scoring.labels import labels
+from looktwice.eval.scoring.labels import make_labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
@@ -95,7 +95,7 @@ class ShownRun(RecordedRun):
     ) -> None:
         super().__init__(path, plugins, cache)
         self.present, older = self.folder.current_and_earlier_points
-        self.names = labels([*self.present, *older])
+        self.names = make_labels([*self.present, *older])
         by_id = {point.id: {point.contestant, self.names[point.id][0]} for point in self.present}
         arms = set().union(*by_id.values())
         for name in only:
@@ -105,7 +105,7 @@ class ShownRun(RecordedRun):
                 raise RunError(f"--arm {name} does not exist{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
-        judged = judgements(path).group_by_record()
+        judged = read_judgements(path).group_by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
@@ -143,8 +143,8 @@ class ShownRun(RecordedRun):
         state, error = self.rerun(point, sample, record)
         if error and not record.error:
             # for example, if only the sent pictures are stored, not the sample's own
-            state, error = self._as_recorded(sample, record), ""
-        score = self.tools.record_scorer(point)
+            state, error = self._rebuild_state(sample, record), ""
+        score = self.tools.make_record_scorer(point)
         scored = score(record, row)
         failed = scored.detail if scored.verdict is Verdict.FAILED else ""
         draw = f", draw {record.draw}" if point.draws > 1 else ""
@@ -162,7 +162,7 @@ class ShownRun(RecordedRun):
                 return item.sample
         return row.without_pixels(self.folder.blobs)
 
-    def _as_recorded(self, sample: Sample, record: Record) -> State:
+    def _rebuild_state(self, sample: Sample, record: Record) -> State:
         """Build a state with the recorded conversations and answer, as if from one stage."""
         calls = []
         for number, call in enumerate(record.calls):

@@ -17,7 +17,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.eval.records.schema import (
-    MAX_PARSED,
+    MAX_PARSED_SAMPLES,
     Json,
     Key as Key,
     KeyNode,
@@ -172,7 +172,7 @@ class RunFolder:
         samples = defaultdict[str, SampleRows](SampleRows)
         lines = self._parse_lines("samples.jsonl", lambda line: (read_as(SampleRow, line), line))
         for number, (row, line) in lines:
-            samples[row.task].add(row, row if number <= MAX_PARSED else line)
+            samples[row.task].add(row, row if number <= MAX_PARSED_SAMPLES else line)
         return dict(samples)
 
     @cached_property
@@ -262,7 +262,7 @@ class RunFolder:
                         yield number, parse(line)
                     number += 1
             except ValueError as exc:
-                raise explain_damaged_line(path, number, exc) from exc
+                raise make_damaged_line_error(path, number, exc) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
         """Return the conversation of one call with its reply; messages are read from the blobs on
@@ -278,7 +278,7 @@ class RunFolder:
         return (*sent, Message("assistant", (reply["text"],), tools, attached=attached))
 
 
-def explain_damaged_line(path: Path, number: int, fault: ValueError) -> RunError:
+def make_damaged_line_error(path: Path, number: int, fault: ValueError) -> RunError:
     """Return the error for a line of a run's file that cannot be parsed."""
     if isinstance(fault, RunError):  # another version
         return RunError(f"{path} line {number}: {fault}")
@@ -325,13 +325,15 @@ class RecordLines:
                     try:
                         record = Record.from_line(line)
                     except ValueError as exc:
-                        damaged[parse_key(line)] = explain_damaged_line(self.path, self.number, exc)
+                        damaged[parse_key(line)] = make_damaged_line_error(
+                            self.path, self.number, exc
+                        )
                         continue
                     if damaged:
                         damaged.pop(record.key, None)
                     yield record
             except ValueError as exc:
-                raise explain_damaged_line(self.path, self.number, exc) from exc
+                raise make_damaged_line_error(self.path, self.number, exc) from exc
         if damaged:
             raise next(iter(damaged.values()))
 

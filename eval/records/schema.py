@@ -37,7 +37,7 @@ MAX_DRAWS = 10_000
 """Limit of draws per sample, because scoring allocates memory for every draw."""
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
-MAX_PARSED = 10_000
+MAX_PARSED_SAMPLES = 10_000
 """The number of samples of a run that stay parsed, which needs four times the memory."""
 Draw = Annotated[int, Field(ge=0, lt=MAX_DRAWS)]
 Nodes = Mapping[str, Any]
@@ -239,7 +239,7 @@ class Record:
         return hashlib.blake2b(text, digest_size=16).digest()
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def kept_notes(self) -> tuple[str, ...]:
         """Notes of stages that found nothing to do."""
         return tuple([sys.intern(note) for note in self.notes if note.endswith(UNCHANGED_NOTE)])
 
@@ -277,7 +277,7 @@ class SampleRow:
         return len(self.sample["choices"])
 
     @property
-    def shared(self) -> str:
+    def shared_cluster(self) -> str:
         """The cluster of dependent samples that this one belongs to: its group, otherwise its
         pictures."""
         group = self.meta.get("group")

@@ -45,7 +45,10 @@ from looktwice.pipelines.state import Call, State
 if TYPE_CHECKING:
     from looktwice.pipelines.config.plan import Plan
 
-WRITE_INTERVAL, MAX_QUEUED_BYTES = 0.05, 8 << 20  # seconds between writes; bytes of queued lines
+WRITE_INTERVAL_SECONDS, MAX_QUEUED_BYTES = (
+    0.05,
+    8 << 20,
+)  # seconds between writes; bytes of queued lines
 
 
 class RunWriter:
@@ -63,7 +66,9 @@ class RunWriter:
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._bytes = 0  # approximate: threads may add at the same time
         self._writing, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._flush_periodically, name="looktwice-writer", daemon=True
+        )
         self._failure: OSError | None = None
 
     def __enter__(self) -> RunWriter:
@@ -112,22 +117,22 @@ class RunWriter:
         self._enqueue("records.jsonl", line)
         return record
 
-    def sample(self, row: SampleRow) -> None:
+    def add_sample(self, row: SampleRow) -> None:
         """Queue one line of samples.jsonl."""
         self._enqueue("samples.jsonl", row.to_line())
 
     @property
-    def known(self) -> Mapping[str, PointRow]:
+    def known_points(self) -> Mapping[str, PointRow]:
         """The points of `points.yaml`, if it exists. Raises RunError if it is damaged."""
         return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
 
-    def points(self, rows: Sequence[PointRow]) -> None:
+    def add_points(self, rows: Sequence[PointRow]) -> None:
         """Add points to `points.yaml`; existing ones stay, and a new description of a point
         replaces the old one."""
-        merged = {**self.known, **{row.id: row for row in rows}}
-        self.yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
+        merged = {**self.known_points, **{row.id: row for row in rows}}
+        self.write_yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
 
-    def yaml(self, name: str, value: Any) -> None:
+    def write_yaml(self, name: str, value: Any) -> None:
         """Write a small YAML file atomically."""
         write_file(self.path / name, dump_yaml(value))
 
@@ -139,8 +144,8 @@ class RunWriter:
         if self._bytes > MAX_QUEUED_BYTES:  # the disk is too slow
             self.flush()
 
-    def _work(self) -> None:
-        while not self._ended.wait(WRITE_INTERVAL):
+    def _flush_periodically(self) -> None:
+        while not self._ended.wait(WRITE_INTERVAL_SECONDS):
             self.flush()
         self.flush()
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.scoring.columns import (
-    CODES,
+    CODE_BY_VERDICT,
     DIGEST_BYTES,
     NO_DIGEST,
-    NOT_SCORED,
+    NOT_SCORED_CODE,
     RECORD_COLUMNS,
     UNJUDGED,
     VERDICTS,
@@ -33,8 +33,9 @@ from looktwice.eval.scoring.columns import (
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The scored records of a run, sorted by arm, sample and line: a column for each of `NUMBERS`
-    and for "request" (the digest of 16 bytes), and the pools that decode the columns of codes."""
+    """The scored records of a run, sorted by arm, sample and line: a column for each of
+    `COLUMN_TYPES` and for "request" (the digest of 16 bytes), and the pools that decode the columns
+    of codes."""
 
     columns: Columns
     pools: Mapping[str, Pool]
@@ -43,7 +44,7 @@ class RunColumns:
     def from_records(cls, made: RecordColumns) -> RunColumns:
         """Return the columns without the records that later ones replace, and empty `made`: a
         second copy of a large run would need as much memory again."""
-        made.settle()
+        made.append_pending()
         columns = {name: np.asarray(column) for name, column in made.columns.items()}
         rows = _find_last(columns)
         rows = rows[np.lexsort((columns["sample"][rows], columns["arm"][rows]))]
@@ -60,14 +61,14 @@ class RunColumns:
         """Return the scored records of one arm, whose task has samples with these ids."""
         begin, end = np.searchsorted(self.columns["arm"], [arm, arm + 1])
         own = {name: column[begin:end] for name, column in self.columns.items()}
-        if (own["verdict"] == NOT_SCORED).any():
-            own = _select(own, np.flatnonzero(own["verdict"] != NOT_SCORED))
+        if (own["verdict"] == NOT_SCORED_CODE).any():
+            own = _select(own, np.flatnonzero(own["verdict"] != NOT_SCORED_CODE))
         return ArmColumns(ids, own, self.pools)
 
     def count_unscored(self, arm: int) -> int:
         """Return the number of records of an arm that were not scored."""
         own = self.columns["arm"] == arm
-        return int(np.count_nonzero(self.columns["verdict"][own] == NOT_SCORED))
+        return int(np.count_nonzero(self.columns["verdict"][own] == NOT_SCORED_CODE))
 
 
 def _find_last(columns: Columns) -> Column:
@@ -118,7 +119,7 @@ class ArmColumns:
     def records(self, rows: slice | Column = slice(None)) -> list[ScoredRecord]:
         """Return some rows (by default all) as scored records."""
         words, groups = (self.pools[name].values for name in ("words", "group"))
-        measured, judged = (self.pools[name].parsed for name in ("measured", "judged"))
+        measured, judged = (self.pools[name].parsed_values for name in ("measured", "judged"))
         columns = (self.columns[name][rows].tolist() for name in RECORD_COLUMNS)
         records = list[ScoredRecord]()
         for place, draw, verdict, value, tokens_in, tokens_out, cost, calls, *codes in zip(
@@ -156,18 +157,18 @@ class ArmColumns:
         return np.append(new, len(sample))
 
     @property
-    def by_draw(self) -> Column:
+    def rows_by_draw(self) -> Column:
         """The indices of the rows, sorted by sample and draw."""
         return np.lexsort((self["draw"], self["sample"]))
 
     @cached_property
-    def asked(self) -> list[str]:
+    def recorded_ids(self) -> list[str]:
         """The ids of the samples that have a record, in order."""
         return [self.ids[place] for place in self["sample"][self.starts[:-1]].tolist()]
 
-    def is_verdict(self, *verdicts: Verdict) -> Column:
+    def has_verdict(self, *verdicts: Verdict) -> Column:
         """Return, for each row, whether its verdict is one of `verdicts`."""
-        return np.isin(self["verdict"], [CODES[verdict] for verdict in verdicts])
+        return np.isin(self["verdict"], [CODE_BY_VERDICT[verdict] for verdict in verdicts])
 
     def count_verdicts(self) -> dict[str, int]:
         """Return the number of records with each verdict."""
@@ -195,11 +196,11 @@ class ArmColumns:
         """Count the rows (by default all) by their `Words`, in order of first appearance."""
         return self._count("words", rows)
 
-    def count_judged(self) -> dict[str, int]:
+    def count_by_judge_scores(self) -> dict[str, int]:
         """Count the rows by the judge's scores (JSON), in order of first appearance."""
         return self._count("judged")
 
-    def count_measured(self) -> dict[str, int]:
+    def count_by_measurements(self) -> dict[str, int]:
         """Count the rows by their measurements (JSON), in order of first appearance."""
         return self._count("measured")
 
@@ -227,7 +228,7 @@ class ArmColumns:
         return {name: fmean(own) for name, own in draws.items()}
 
     @property
-    def graded(self) -> dict[str, float]:
+    def graded_means(self) -> dict[str, float]:
         """The mean value of each sample over its draws, without those that wait for a judge."""
         return self.means(self["value"], ~self.is_unjudged)
 
@@ -242,7 +243,7 @@ class ArmColumns:
         empty = [code for code, text in enumerate(pool) if not text]
         rows = np.flatnonzero(~np.isin(self["measured"], empty))
         rows = rows[np.lexsort((self["draw"][rows], self["sample"][rows]))]
-        parsed = self.pools["measured"].parsed
+        parsed = self.pools["measured"].parsed_values
         for row in rows.tolist():
             yield self.ids[self["sample"][row]], parsed[self["measured"][row]]
 
@@ -313,7 +314,7 @@ class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):
     def _rows(self) -> Mapping[str, tuple[int, int]]:
         starts = self.columns.starts.tolist()
         spans = pairwise(starts)
-        return dict(zip(self.columns.asked, spans, strict=True))
+        return dict(zip(self.columns.recorded_ids, spans, strict=True))
 
     def only(self, names: set[str]) -> ScoredColumns:
         """Return the records of some of the samples."""

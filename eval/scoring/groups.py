@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from looktwice.eval.scoring.metrics import CIRCULAR, right_by_draw
+from looktwice.eval.scoring.metrics import CIRCULAR_METRIC, list_right_by_draw
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
 
 Groups = Mapping[str, Sequence[str]]
@@ -24,7 +24,7 @@ def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
     return dict(groups)
 
 
-def group_metric(
+def compute_group_metric(
     metric: str,
     unit: str,
     scores: PointScores,
@@ -38,14 +38,18 @@ def group_metric(
     """
     units = dict[str, float]()
     for name, members in groups.items():
-        draws = right_by_draw(scores.draws(sample) for sample in members)
+        draws = list_right_by_draw(scores.draws(sample) for sample in members)
         if draws or not members:
             units[name] = fmean(map(rule, draws)) if draws else 0.0
-    failed = (name for name, members in groups.items() if {*members} - scores.comparable.keys())
-    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+    failed = (
+        name for name, members in groups.items() if {*members} - scores.comparable_values.keys()
+    )
+    return Metric(
+        metric, units, unit, frozenset(failed), clusters=find_group_clusters(scores, groups)
+    )
 
 
-def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+def find_group_clusters(scores: PointScores, groups: Groups) -> dict[str, str]:
     """Return the cluster of each group; groups whose members share a cluster, directly or through
     other groups, are in the same cluster."""
     of_cluster = dict[str, str]()
@@ -71,12 +75,12 @@ class AllRight(Scorer):
     """
 
     by: str = "circle"
-    metric: str = CIRCULAR
+    metric: str = CIRCULAR_METRIC
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return the share of groups whose samples are all right."""
-        groups = group_by(scores.keyed, self.by)
-        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
+        groups = group_by(scores.keyed_samples, self.by)
+        return [compute_group_metric(self.metric, self.by, scores, groups)] if groups else []
 
     def chance(self, samples: Samples) -> Levels:
         """Return the mean over groups of the product of 1 / (number of choices)."""

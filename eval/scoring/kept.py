@@ -27,22 +27,28 @@ import numpy as np
 
 import looktwice
 from looktwice.eval.records.records import PointRow, RecordLines, RunFolder
-from looktwice.eval.scoring.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
+from looktwice.eval.scoring.columns import (
+    COLUMN_TYPES,
+    DIGEST_BYTES,
+    POOLED_COLUMNS,
+    RecordColumns,
+    Words,
+)
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.disk import open_file, read_file, write_file
 from looktwice.pipelines.json_input import write_canonical
 
-FILE, SEAL = "verdicts.parquet", "verdicts.seal"
-METADATA, KEY_BYTES = b"looktwice", 32
-ROWS = 100_000
+VERDICTS_FILE, SEAL_FILE = "verdicts.parquet", "verdicts.seal"
+METADATA_KEY, SECRET_BYTES = b"looktwice", 32
+BATCH_ROWS = 100_000
 """The number of rows that are read or written at a time."""
-TEXTS = ("arm", "sample", *POOLED)
+TEXT_COLUMNS = ("arm", "sample", *POOLED_COLUMNS)
 """The columns whose codes stand for strings."""
-ROOMS = ("pipelines", "specialists", "prompting", "eval", "extras")
+CODE_FOLDERS = ("pipelines", "specialists", "prompting", "eval", "extras")
 """The folders of looktwice's code."""
 SETTLED_NS = 2_000_000_000
 """Nanoseconds within which a file may change again without a new modification time."""
-Places = Mapping[str, Mapping[str, int]]
+SampleIndices = Mapping[str, Mapping[str, int]]
 """The index of each sample in its task, by task and id."""
 
 
@@ -67,7 +73,7 @@ class RecordRules(Protocol):
 
 
 @dataclass(frozen=True)
-class KeptVerdicts:
+class StoredVerdicts:
     """The stored verdicts of a run's current points.
 
     `facts` are the dependencies of the verdicts besides the records; `places` are the indices of
@@ -77,7 +83,7 @@ class KeptVerdicts:
     folder: RunFolder
     points: Sequence[PointRow]
     facts: Mapping[str, Any]
-    places: Places
+    places: SampleIndices
 
     @classmethod
     def of(
@@ -85,9 +91,9 @@ class KeptVerdicts:
         folder: RunFolder,
         points: Sequence[PointRow],
         scorers: Sequence[RecordRules],
-        places: Places,
+        places: SampleIndices,
         whole: bool,
-    ) -> KeptVerdicts | None:
+    ) -> StoredVerdicts | None:
         """Return the store of these points' verdicts; None if verdicts depend on code outside
         looktwice, or on more than the records."""
         parts = [part for scorer in scorers for part in (scorer.reader, scorer.scorer) if part]
@@ -107,8 +113,8 @@ class KeptVerdicts:
         """Return the stored verdicts and the record lines added since; None if no stored verdicts
         are still valid."""
         with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
-            data = read_file(self.folder.path / FILE)
-            seal = read_file(self.folder.path / SEAL).decode()
+            data = read_file(self.folder.path / VERDICTS_FILE)
+            seal = read_file(self.folder.path / SEAL_FILE).decode()
             if (own := _seal(data)) and secrets.compare_digest(own, seal):
                 return self._parse(data)
         return None
@@ -119,7 +125,7 @@ class KeptVerdicts:
 
         # `read_table` would import pandas
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
-        kept = json.loads(file.schema_arrow.metadata[METADATA])
+        kept = json.loads(file.schema_arrow.metadata[METADATA_KEY])
         if kept["facts"] != self.facts or not self._continues(kept):
             return None
         made = RecordColumns()
@@ -133,9 +139,9 @@ class KeptVerdicts:
         """Add a part of the table to the columns. Raises KeyError for a sample or arm that the run
         does not have."""
         arms = {point.id: arm for arm, point in enumerate(self.points)}
-        for name, kind in NUMBERS.items():
+        for name, kind in COLUMN_TYPES.items():
             column = _join(table.column(name))
-            if name not in TEXTS:
+            if name not in TEXT_COLUMNS:
                 own = _get_numbers(column, kind)
             else:
                 texts, own = column.dictionary.to_pylist(), _get_numbers(column.indices, "i")
@@ -186,12 +192,12 @@ class KeptVerdicts:
     def save(self, made: RecordColumns, lines: RecordLines) -> None:
         """Store the verdicts. Errors, such as a folder that cannot be written, are ignored: the run
         then has no stored verdicts."""
-        made.settle()
+        made.append_pending()
         with suppress(OSError, ValueError, TypeError):
             data = self._write(made, lines)
             if seal := _seal(data):
-                write_file(self.folder.path / FILE, data)
-                write_file(self.folder.path / SEAL, seal)
+                write_file(self.folder.path / VERDICTS_FILE, data)
+                write_file(self.folder.path / SEAL_FILE, seal)
         _release_unused()
 
     def _write(self, made: RecordColumns, lines: RecordLines) -> bytes:
@@ -209,7 +215,7 @@ class KeptVerdicts:
         for arm, point in enumerate(self.points):
             rows = np.flatnonzero(codes["arm"] == arm)
             samples[rows] = by_task[point.task_id][codes["sample"][rows]] if len(rows) else 0
-        pools = {name: made.pools[name].values for name in POOLED}
+        pools = {name: made.pools[name].values for name in POOLED_COLUMNS}
         pools["words"] = [json.dumps(words, ensure_ascii=False) for words in pools["words"]]
         texts = {"arm": [point.id for point in self.points], "sample": [*names], **pools}
         about = {
@@ -219,14 +225,14 @@ class KeptVerdicts:
             "end": lines.end,
             "lines": lines.number,
         }
-        out, metadata = pyarrow.BufferOutputStream(), {METADATA: json.dumps(about)}
-        codes["sample"] = samples.astype(NUMBERS["sample"])
+        out, metadata = pyarrow.BufferOutputStream(), {METADATA_KEY: json.dumps(about)}
+        codes["sample"] = samples.astype(COLUMN_TYPES["sample"])
         words = {name: _make_texts(own) for name, own in texts.items()}
         schema = _make_part(codes, words, made.requests, slice(0, 0)).schema
-        settings = {"use_dictionary": [*TEXTS], "write_statistics": False}
+        settings = {"use_dictionary": [*TEXT_COLUMNS], "write_statistics": False}
         with parquet.ParquetWriter(out, schema.with_metadata(metadata), **settings) as writer:
-            for begin in range(0, len(samples), ROWS):
-                part = slice(begin, begin + ROWS)
+            for begin in range(0, len(samples), BATCH_ROWS):
+                part = slice(begin, begin + BATCH_ROWS)
                 writer.write_table(_make_part(codes, words, made.requests, part))
         return bytes(out.getvalue())
 
@@ -261,11 +267,11 @@ def _make_part(
     import pyarrow
 
     columns = dict[str, Any]()
-    for name in NUMBERS:
+    for name in COLUMN_TYPES:
         own = codes[name][part]
         kind, data = pyarrow.type_for_alias(own.dtype.name), pyarrow.py_buffer(own.tobytes())
         column = pyarrow.Array.from_buffers(kind, len(own), [None, data])
-        if name in TEXTS:
+        if name in TEXT_COLUMNS:
             column = pyarrow.DictionaryArray.from_arrays(column, words[name])
         columns[name] = column
     digests = bytes(requests[part.start * DIGEST_BYTES : part.stop * DIGEST_BYTES])
@@ -322,7 +328,7 @@ def hash_code() -> str:
     """Return a digest of looktwice's code, all of it, as a scorer may call a parser anywhere."""
     root = Path(looktwice.__path__[0])
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for file in sorted(chain(*((root / room).rglob("*.py") for room in ROOMS))):
+    for file in sorted(chain(*((root / room).rglob("*.py") for room in CODE_FOLDERS))):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
@@ -335,11 +341,11 @@ def _seal(data: bytes) -> str:
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, secrets.token_bytes(KEY_BYTES))
+            write_file(path, secrets.token_bytes(SECRET_BYTES))
             path.chmod(0o600)
         key = read_file(path)
     except OSError:
         return ""
-    if len(key) != KEY_BYTES:  # a truncated key may be guessed
+    if len(key) != SECRET_BYTES:  # a truncated key may be guessed
         return ""
     return hashlib.blake2b(data, key=key, digest_size=32).hexdigest()

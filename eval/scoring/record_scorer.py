@@ -13,7 +13,7 @@ from looktwice.eval.readers.reader import TextReader
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
-    MATCH,
+    MATCH_CRITERION,
     UNREADABLE_PASS,
     JudgedReply,
     Judgement,
@@ -21,7 +21,7 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.scoring.columns import explain_missing_reply, get_reason, unreadable
+from looktwice.eval.scoring.columns import explain_missing_reply, get_reason, make_unreadable
 from looktwice.eval.scoring.labels import find_priced_nodes
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
@@ -55,11 +55,11 @@ JudgementsByRecord = Mapping[JudgedReply, Mapping[str, Judgement]]
 
 READING_STEPS = ("__call__", "read", "read_masked", "read_reply")
 """The methods through which a text reader is called as a stage."""
-MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
+MAX_CACHED_SAMPLES, MAX_CACHED_REPLIES = 5_000, 20_000
 """The largest numbers of samples and of replies that are cached."""
 
 
-class ReadingMemory:
+class ReadingCache:
     """A cache of readers' results, so that equal replies to a question are read once."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class ReadingMemory:
         self._rules = dict[Hashable, int]()
         self._samples = dict[int, tuple[SampleRow, Sample]]()
 
-    def name_rules(self, *rules: object) -> object:
+    def identify_rules(self, *rules: object) -> object:
         """Return an identifier for these objects, equal for equal objects that can be hashed."""
         try:
             return self._rules.setdefault(rules, len(self._rules))
@@ -81,7 +81,7 @@ class ReadingMemory:
 
     def keep(self, row: SampleRow, key: Hashable, result: tuple[ReadResult, Score]) -> None:
         """Cache a result; the cache is cleared when it becomes too large."""
-        if len(self._results) >= MAX_REPLIES:
+        if len(self._results) >= MAX_CACHED_REPLIES:
             self._results.clear()
         self._results[id(row), key] = row, result
 
@@ -90,7 +90,7 @@ class ReadingMemory:
         RunError."""
         found = self._samples.get(id(row))
         if found is None or found[0] is not row:
-            if len(self._samples) >= MAX_SAMPLES:
+            if len(self._samples) >= MAX_CACHED_SAMPLES:
                 self._samples.clear()
             found = self._samples[id(row)] = row, row.without_pixels(folder.blobs)
         return found[1]
@@ -112,7 +112,7 @@ class RecordScorer:
     scorer: Scorer | None = None
     judgements: JudgementsByRecord = field(default_factory=dict)
     prices: Prices = field(default_factory=dict)
-    memory: ReadingMemory = field(default_factory=ReadingMemory, compare=False, repr=False)
+    memory: ReadingCache = field(default_factory=ReadingCache, compare=False, repr=False)
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
         """Score one record. An error in the reader or scorer makes only this record FAILED."""
@@ -120,7 +120,9 @@ class RecordScorer:
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, hash_judged_text(record)
             judged = self.judgements.get(place, {})
-        result, score = self._judge(record, row, judged) if judged else self._score(record, row)
+        result, score = (
+            self._score_with_judge(record, row, judged) if judged else self._score(record, row)
+        )
         tokens_in = tokens_out = 0
         for call in record.calls:
             if (reply := call.get("reply")) and (usage := reply.get("usage")):
@@ -142,32 +144,32 @@ class RecordScorer:
             sum_costs(record, self.prices) if self.prices else None,
             len(record.calls),
             result.judge,
-            _get_marks(judged) if judged else {},
+            _get_judge_scores(judged) if judged else {},
             measured,
             record.request,
-            record.kept,
+            record.kept_notes,
         )
 
-    def _judge(
+    def _score_with_judge(
         self, record: Record, row: SampleRow, judged: Mapping[str, Judgement]
     ) -> tuple[ReadResult, Score]:
         """Return the result and score of a record that a judge was asked about."""
         # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
         # judge's answer counts only for these
-        matched = next((line for line in judged.values() if MATCH in line.scores), None)
+        matched = next((line for line in judged.values() if MATCH_CRITERION in line.scores), None)
         grade = judged.get(DESCRIPTION_PASS) or matched or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
         if grade and result.verdict is not Verdict.FAILED:
-            if grade.scores.get(MATCH) == 0:
+            if grade.scores.get(MATCH_CRITERION) == 0:
                 result = ReadResult(Verdict.WRONG, result.answer, read=True, judge=grade.judge)
             else:
                 result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
             if grade.none:
                 detail = f"{grade.judge} finds no answer"
-                result = replace(unreadable("unread", detail), judge=grade.judge)
+                result = replace(make_unreadable("unread", detail), judge=grade.judge)
         else:
-            result = self._wait_for_judge(result)
+            result = self._defer_to_judge(result)
         result, score = self._compare(record, row, result)
         if second and score.verdict is Verdict.UNREADABLE:
             if second.none:
@@ -178,10 +180,10 @@ class RecordScorer:
                 result, score = self._compare(record, row, result)
         return result, score
 
-    def _wait_for_judge(self, result: ReadResult) -> ReadResult:
+    def _defer_to_judge(self, result: ReadResult) -> ReadResult:
         needs_judge = self.scorer is not None and self.scorer.needs_judge
         if (result.verdict is None or result.reason == "unread") and needs_judge:
-            return unreadable(UNJUDGED, "no judge has graded it")
+            return make_unreadable(UNJUDGED, "no judge has graded it")
         return result
 
     def _score(self, record: Record, row: SampleRow) -> tuple[ReadResult, Score]:
@@ -198,7 +200,7 @@ class RecordScorer:
             key = self._rules, known
             if not marked and (found := self.memory.get_result(row, key)):
                 return found
-        result = self._wait_for_judge(self._extract_answer(record, row))
+        result = self._defer_to_judge(self._extract_answer(record, row))
         scored = self._compare(record, row, result)
         if key and not (reply and (reply.get("reasoning") or reply.get("tool_calls"))):
             self.memory.keep(row, key, scored)
@@ -236,7 +238,7 @@ class RecordScorer:
         if letters and record.answer.strip() not in letters:  # from a stage: unreadable, not wrong
             answers = ", ".join(letters)
             detail = f"the stages answered {record.answer!r}, which is not one of {answers}"
-            return replace(unreadable("unread", detail), answer=record.answer)
+            return replace(make_unreadable("unread", detail), answer=record.answer)
         return ReadResult(answer=record.answer)
 
     def _read(self, record: Record, row: SampleRow) -> ReadResult:
@@ -284,7 +286,7 @@ class RecordScorer:
     @cached_property
     def _rules(self) -> object:
         """An identifier of the reader and scorer, equal for equal ones."""
-        return self.memory.name_rules(self.reader, self.scorer)
+        return self.memory.identify_rules(self.reader, self.scorer)
 
     @cached_property
     def _keys(self) -> Sequence[str]:
@@ -315,12 +317,12 @@ def _get_letters(count: int) -> tuple[str, ...]:
     return tuple(chr(ord("A") + place) for place in range(count))
 
 
-def _get_marks(judged: Mapping[str, Judgement]) -> dict[str, float]:
+def _get_judge_scores(judged: Mapping[str, Judgement]) -> dict[str, float]:
     """Return the scores that judges gave, by criterion, without the comparison with the correct
     answer."""
     marks = dict[str, float]()
     for line in judged.values():
-        marks |= {name: mark for name, mark in line.scores.items() if name != MATCH}
+        marks |= {name: mark for name, mark in line.scores.items() if name != MATCH_CRITERION}
     return marks
 
 
@@ -333,7 +335,7 @@ def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:
     if answer is not None:
         return _make_read_result(answer)
     cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
-    return unreadable("cut_off" if cut else get_reason(reason), reason)
+    return make_unreadable("cut_off" if cut else get_reason(reason), reason)
 
 
 def read_prices(point: PointRow | Arm, binder: Binder) -> Prices:

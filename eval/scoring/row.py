@@ -27,7 +27,7 @@ from looktwice.eval.statistics.intervals import (
     mean_of_shares,
     share_interval,
 )
-from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.statistics.paired import ValueMatrix, correct
 
 Arm = TypeVar("Arm", bound=Hashable)
 
@@ -109,8 +109,8 @@ class Row:
 
 
 Rows = Sequence[Row]
-COUNTS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
-COMPARISON = (
+COUNT_COLUMNS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
+COMPARISON_COLUMNS = (
     "baseline",
     "excluded",
     "delta",
@@ -125,13 +125,13 @@ COMPARISON = (
     "detectable",
 )
 """The columns that compare a row with the baseline."""
-SUMMED_COLUMNS = (*COUNTS, "tokens_in", "tokens_out", "cost")
+SUMMED_COLUMNS = (*COUNT_COLUMNS, "tokens_in", "tokens_out", "cost")
 """The columns that are summed over tasks in the rows `macro` and `micro`."""
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 """The columns of report.csv."""
 
 
-def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
+def make_empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
     """Return the row of an arm, or of one slice of it, without any metric."""
     point = scores.point
     return Row(
@@ -149,7 +149,7 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
     )
 
 
-def fill(row: Row, metric: Metric) -> Row:
+def fill_row(row: Row, metric: Metric) -> Row:
     """Return the row of a metric: the mean of its units with `share_interval`, or the value that
     the metric sets itself."""
     n, units = len(metric.units), None
@@ -172,14 +172,14 @@ def fill(row: Row, metric: Metric) -> Row:
     )
     if units is None or metric.value is not None:
         return row
-    return _with_interval(row, share_interval(*units[:2]))
+    return _set_interval(row, share_interval(*units[:2]))
 
 
-def _with_interval(row: Row, mean: Row | Estimate) -> Row:
+def _set_interval(row: Row, mean: Row | Estimate) -> Row:
     return replace(row, value=mean.value, low=mean.low, high=mean.high, clusters=mean.clusters)
 
 
-def measure(scores: PointScores, row: Row) -> list[Row]:
+def make_arm_rows(scores: PointScores, row: Row) -> list[Row]:
     """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the columns
     that they share.
 
@@ -199,7 +199,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
         cost=sum(costs) if costs and len(costs) == len(columns) else None,
     )
     rows = [
-        fill(row, Metric(name, metric(scores), clusters=scores.clusters))
+        fill_row(row, Metric(name, metric(scores), clusters=scores.clusters))
         for name, metric in METRICS.items()
     ]
     if missing:
@@ -209,7 +209,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     return rows
 
 
-def macro_row(rows: Rows) -> Row:
+def make_macro_row(rows: Rows) -> Row:
     """Return the unweighted mean over tasks; a task swept over several variants counts as one task,
     with their mean.
 
@@ -233,7 +233,7 @@ def macro_row(rows: Rows) -> Row:
     total = replace(total, value=value, delta=delta)
     (first, *more), *others = variants.values()
     if not more and not others:
-        return replace(_with_interval(total, first), value=value)
+        return replace(_set_interval(total, first), value=value)
     strata = [_pool_units(mine, 1 / len(variants)) for mine in variants.values()]
     if not all(strata):
         return total
@@ -242,7 +242,7 @@ def macro_row(rows: Rows) -> Row:
     return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=mean.clusters)
 
 
-def micro_row(rows: Rows) -> Row:
+def make_micro_row(rows: Rows) -> Row:
     """Return the mean over all samples of all tasks as one set, in which tasks are weighted by
     their size.
 
@@ -261,9 +261,9 @@ def micro_row(rows: Rows) -> Row:
     value = sum((row.value or 0.0) * row.n for row in valued) / n
     units = _pool_units(valued)
     if len(valued) == 1:
-        total = _with_interval(total, valued[0])
+        total = _set_interval(total, valued[0])
     elif units is not None:
-        total = _with_interval(total, share_interval(*units[:2]))
+        total = _set_interval(total, share_interval(*units[:2]))
     return replace(total, value=value)
 
 
@@ -299,13 +299,13 @@ def _sum_rows(rows: Rows) -> Row:
 def accuracy_to_compare(scores: PointScores) -> Metric:
     """Return the accuracy for a paired test, which excludes failed or missing samples instead of
     counting them as wrong."""
-    values = scores.comparable
-    units = {name: values.get(name, 0.0) for name in scores.keyed}
+    values = scores.comparable_values
+    units = {name: values.get(name, 0.0) for name in scores.keyed_samples}
     failed = frozenset(units.keys() - values.keys())
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
 
 
-def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
+def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> ValueMatrix[Arm, tuple[int, str]]:
     """Return the units of a metric of several arms on the same tasks, in the clusters of the first
     arm; NaN where a unit failed."""
     first, *others = arms.values()
@@ -322,12 +322,12 @@ def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, st
     clusters = dict[tuple[int, str], str]()
     for task, metric in enumerate(next(iter(arms.values()))):
         clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
-    return Values.of(values, clusters, lambda unit: unit[0])
+    return ValueMatrix.of(values, clusters, lambda unit: unit[0])
 
 
 def _stack_units(
     arms: Mapping[Arm, Sequence[Metric]], orders: Sequence[Sequence[str]]
-) -> Values[Arm, tuple[int, str]]:
+) -> ValueMatrix[Arm, tuple[int, str]]:
     """Return the result of `get_units` for arms whose metrics have the same units in the same
     order."""
     units, names = list[tuple[int, str]](), list[Hashable]()
@@ -348,7 +348,7 @@ def _stack_units(
     tasks = np.repeat(np.arange(len(orders)), [*map(len, orders)])
     codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
     strata = cluster_codes(tasks, len(units)) if units else None
-    return Values(np.array(lines), tuple(arms), tuple(units), codes, strata)
+    return ValueMatrix(np.array(lines), tuple(arms), tuple(units), codes, strata)
 
 
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
@@ -367,9 +367,9 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
         return row
     row = replace(
         row,
-        delta=_finite(scale * paired.value),
-        delta_low=_finite(scale * paired.low),
-        delta_high=_finite(scale * paired.high),
+        delta=_drop_infinite(scale * paired.value),
+        delta_low=_drop_infinite(scale * paired.low),
+        delta_high=_drop_infinite(scale * paired.high),
         p=paired.p,
         test=paired.test,
         discordant=paired.better + paired.worse,
@@ -382,11 +382,11 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     if len(pairs) > 1 or row.excluded or value is None or against is None:
         return row
     # a metric that is not the mean of its units has no such interval
-    delta = _finite(value - against)
+    delta = _drop_infinite(value - against)
     return replace(row, delta=delta, delta_low=None, delta_high=None, detectable=None)
 
 
-def _finite(number: float) -> float | None:
+def _drop_infinite(number: float) -> float | None:
     """Return the number, or None if it is too large for a float."""
     return number if isfinite(number) else None
 

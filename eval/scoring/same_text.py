@@ -38,12 +38,12 @@ def _fold(text: str) -> str:
     """Return the text without ignored characters; a text that consists only of these is returned
     unchanged."""
     folded = " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).casefold().split())
-    while (inner := _peel(folded)) != folded:
+    while (inner := _strip_enclosing_marks(folded)) != folded:
         folded = inner
     return folded
 
 
-def _peel(text: str) -> str:
+def _strip_enclosing_marks(text: str) -> str:
     inner = _BULLET_PATTERN.sub("", text).rstrip(".!,;: ") or text
     return (inner[1:-1].strip() if _QUOTED_PATTERN.fullmatch(inner) else inner) or text
 

@@ -15,16 +15,16 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import Record, get_looks
-from looktwice.eval.scoring.metrics import TURNS
+from looktwice.eval.scoring.metrics import TURNS_PREFIX
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 from looktwice.pipelines.config.spec import get_public_path
 from looktwice.prompting.wording import ChainOfThought
 
 MAX_TURNS = 12
 """The largest number of turns shown, because later turns come from a few long records; the last
 turn is always shown."""
-CHAIN = get_public_path(ChainOfThought)
+CHAIN_STAGE = get_public_path(ChainOfThought)
 LOOKING_REASON = "looking"
 
 
@@ -55,7 +55,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class TurnsOfArm:
+class ArmTurns:
     """The turns of every record of an arm that has more than one and did not fail, on samples with
     a correct answer."""
 
@@ -68,7 +68,7 @@ class TurnsOfArm:
         return max(len(turns.scored) for turns in self.records) - 1
 
     @property
-    def shown(self) -> list[int]:
+    def shown_turns(self) -> list[int]:
         """The turns to show: the first `MAX_TURNS`; if there are more, the last turn takes the
         place of the last of these."""
         return [*range(min(MAX_TURNS - 1, self.last)), self.last]
@@ -88,7 +88,7 @@ class TurnsOfArm:
         return {sample: fmean(values) for sample, values in draws.items()}
 
     @cached_property
-    def values(self) -> Values[int, str]:
+    def values(self) -> ValueMatrix[int, str]:
         """The score of every sample after each turn, as the mean over its draws; NaN if no draw has
         an answer yet."""
 
@@ -96,7 +96,7 @@ class TurnsOfArm:
             return None if scored.reason == LOOKING_REASON else scored.score.value
 
         means = {turn: self.mean(turn, value) for turn in range(self.last + 1)}
-        return Values.of(means, self.scores.clusters)
+        return ValueMatrix.of(means, self.scores.clusters)
 
     def tokens(self, turn: int) -> float:
         """Return the mean tokens of a sample up to the end of a turn."""
@@ -110,20 +110,20 @@ class TurnsOfArm:
         return fmean(self.mean(turn, lambda scored: scored.cost or 0.0).values())
 
 
-def read_turns(run: RunScores) -> list[TurnsOfArm]:
+def read_turns(run: RunScores) -> list[ArmTurns]:
     """Return the turns of every arm that has more than one, in the run's order."""
     chains, turns = set[str](), defaultdict[str, list[Turns]](list)
     for scores in run.points:
         nodes = (scores.point.spec.get("stages") or {}).values()
         uses = [node.get("use") for node in nodes if isinstance(node, Mapping)]
-        chains |= {scores.point.id} if CHAIN in uses else set()
+        chains |= {scores.point.id} if CHAIN_STAGE in uses else set()
     for scores, record in run.records(holding="" if chains else '"turn_call"'):
         final, row = scores.result_of(record), scores.samples.get(record.sample)
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:
             continue
         if row is not None and row.answer is not None:
             cut, looked = list[ScoredRecord](), {look.call for look in get_looks(record)}
-            for part in _cut(record, scores.point.id in chains):
+            for part in _cut_after_turns(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked
                 cut.append(scored._replace(reason=LOOKING_REASON) if is_call else scored)
@@ -131,23 +131,23 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
                 turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
     arms = []
     for name, scores in run.by_id.items():
-        if name in turns and (arm := TurnsOfArm(scores, tuple(turns[name]))).last > 0:
+        if name in turns and (arm := ArmTurns(scores, tuple(turns[name]))).last > 0:
             arms.append(arm)
     return arms
 
 
-def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
+def list_turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
     """Yield the accuracy after each turn of every arm with several turns, named `turn.1.accuracy`
     and so on."""
     for arm in read_turns(run):
-        for turn in arm.shown:
+        for turn in arm.shown_turns:
             asked = arm.values.where(arm.values.valid_mask(turn))
             values = dict(zip(asked.units, asked[turn].tolist(), strict=True))
-            name = f"{TURNS}{turn + 1}.accuracy"
+            name = f"{TURNS_PREFIX}{turn + 1}.accuracy"
             yield arm.scores, Metric(name, values, clusters=arm.scores.clusters)
 
 
-def _cut(record: Record, chain: bool) -> Iterator[Record]:
+def _cut_after_turns(record: Record, chain: bool) -> Iterator[Record]:
     """Yield the record cut after each turn but the last; for a single call in a chain of thought,
     with its reply cut after each line."""
     measured: Mapping[str, Any] = record.measured or {}

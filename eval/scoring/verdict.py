@@ -62,7 +62,7 @@ class PointScores:
     planned: int | None = None
     scorer: Scorer | None = None
     score: Callable[[Record, SampleRow], ScoredRecord] | None = None
-    older: bool = False
+    is_older: bool = False
     run_clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class PointScores:
 
     def count_by_words(self, verdict: Verdict) -> dict[Words, int]:
         """Count the records with a verdict by their `Words`, in order of first appearance."""
-        return self.columns.count_by_words(np.flatnonzero(self.columns.is_verdict(verdict)))
+        return self.columns.count_by_words(np.flatnonzero(self.columns.has_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
         """Return one entry for each draw of the point; None for a missing record."""
@@ -98,7 +98,7 @@ class PointScores:
         return [by_draw.get(draw) for draw in range(count)]
 
     @cached_property
-    def keyed(self) -> Samples:
+    def keyed_samples(self) -> Samples:
         """The samples that have a correct answer; metrics are computed over these."""
         rows = self.samples
         if isinstance(rows, SampleRows) and rows.are_keyed:
@@ -120,12 +120,14 @@ class PointScores:
         """The rows of the columns with the first draw of each sample with a correct answer, unless
         FAILED or unjudged."""
         columns = self.columns
-        wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
-        is_keyed = np.array([name in self.keyed for name in columns.ids], bool)
+        wanted = (
+            ~columns.has_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
+        )
+        is_keyed = np.array([name in self.keyed_samples for name in columns.ids], bool)
         return np.flatnonzero(wanted & is_keyed[columns["sample"]])
 
     @cached_property
-    def firsts(self) -> Mapping[str, ScoredRecord]:
+    def first_records(self) -> Mapping[str, ScoredRecord]:
         """The records of `first_rows` by sample."""
         return {first.sample: first for first in self.columns.records(self.first_rows)}
 
@@ -133,24 +135,28 @@ class PointScores:
         """Return the scored record, or None if this arm has no such record."""
         return self.scored.get(record.sample, {}).get(record.draw)
 
-    def asked(self, sample: str) -> Sequence[ScoredRecord]:
+    def get_recorded_draws(self, sample: str) -> Sequence[ScoredRecord]:
         """Return the draws of a sample that have a record, in order."""
-        return self.draws_asked.get(sample, ())
+        return self.recorded_draws.get(sample, ())
 
     def accepts(self, row: SampleRow, answer: str) -> bool:
         """Return whether an answer is right; the sample must have a correct answer."""
         given = ReadResult(answer=answer)
         return compare_with_key(given, row, self.scorer).verdict is Verdict.RIGHT
 
-    def not_failed(self, sample: str) -> list[ScoredRecord]:
+    def get_successful_draws(self, sample: str) -> list[ScoredRecord]:
         """Return the draws of a sample that have a record and did not fail."""
-        return [scored for scored in self.asked(sample) if scored.verdict is not Verdict.FAILED]
+        return [
+            scored
+            for scored in self.get_recorded_draws(sample)
+            if scored.verdict is not Verdict.FAILED
+        ]
 
     @cached_property
-    def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
+    def recorded_draws(self) -> Mapping[str, Sequence[ScoredRecord]]:
         """The draws that have a record, in order, of every sample that has one."""
         asked = defaultdict[str, list[ScoredRecord]](list)
-        for row in self.columns.by_draw.tolist():
+        for row in self.columns.rows_by_draw.tolist():
             record = self._records[row]
             asked[record.sample].append(record)
         return dict(asked)
@@ -159,26 +165,26 @@ class PointScores:
         """Return the mean of `value` over the draws of each asked sample, without draws for which
         it is None."""
         means = {}
-        for name, asked in self.draws_asked.items():
+        for name, asked in self.recorded_draws.items():
             draws = [number for draw in asked if (number := value(draw)) is not None]
             if draws:
                 means[name] = fmean(draws)
         return means
 
     @cached_property
-    def comparable(self) -> Mapping[str, float]:
+    def comparable_values(self) -> Mapping[str, float]:
         """The values of the samples for a paired test: those with a correct answer and at least one
         draw that did not fail."""
         columns = self.columns
-        wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged
+        wanted = ~columns.has_verdict(Verdict.FAILED) & ~columns.is_unjudged
         values = columns.means(columns["value"], wanted)
-        return {name: value for name, value in values.items() if name in self.keyed}
+        return {name: value for name, value in values.items() if name in self.keyed_samples}
 
     @cached_property
     def failure(self) -> str:
         """The most common failure if every answer failed; otherwise empty."""
         columns = self.columns
-        if not len(columns) or not columns.is_verdict(Verdict.FAILED).all():
+        if not len(columns) or not columns.has_verdict(Verdict.FAILED).all():
             return ""
         return find_commonest_failure(columns.count_by_words())
 
@@ -225,14 +231,14 @@ class RunScores:
     """The scores of a run folder: its points in the order of the plan, and the judgements used.
 
     `older` are the labels of points that are not in the run's current plan and were not scored;
-    `older_draws` counts the records of draws that are not in it.
+    `older_draw_count` counts the records of draws that are not in it.
     """
 
     folder: RunFolder
     points: tuple[PointScores, ...]
     judged: Judgements = field(default_factory=Judgements)
-    older: tuple[str, ...] = ()
-    older_draws: int = 0
+    older_labels: tuple[str, ...] = ()
+    older_draw_count: int = 0
 
     def __repr__(self) -> str:
         return f"RunScores({self.name!r}, {len(self.points)} arms)"
@@ -422,5 +428,5 @@ def get_cluster(task: str, row: SampleRow) -> str:
 
     A sample with neither is its own cluster.
     """
-    shared = row.shared
+    shared = row.shared_cluster
     return f"{task}: {shared or row.id}" if not shared or shared.startswith("group ") else shared

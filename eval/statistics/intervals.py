@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-RESAMPLES = 10_000
-MAX_KINDS, FEW_RESAMPLES = 500, 1_000  # with more kinds of clusters, fewer resamples are drawn
-LEVEL = 0.95
-PRIOR_CLUSTERS = 12  # clusters of equal values added in the estimate of a design effect
-Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+RESAMPLE_COUNT = 10_000
+MAX_CLUSTER_KINDS, FEW_RESAMPLES = (
+    500,
+    1_000,
+)  # with more kinds of clusters, fewer resamples are drawn
+CONFIDENCE_LEVEL = 0.95
+PRIOR_CLUSTER_COUNT = 12  # clusters of equal values added in the estimate of a design effect
+Z = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -105,7 +108,7 @@ def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Flo
 
 
 def resampled_means(
-    sums: Floats, sizes: Floats, weights: Floats | None = None, *, resamples: int = RESAMPLES
+    sums: Floats, sizes: Floats, weights: Floats | None = None, *, resamples: int = RESAMPLE_COUNT
 ) -> Floats:
     """Return the means of `resamples` samples of as many clusters, drawn with replacement, with one
     column for each of `sums`.
@@ -122,7 +125,7 @@ def resampled_means(
     kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)
     kinds[kind] = columns
     random, drawn = np.random.default_rng(0), round(counts.sum())
-    if len(kinds) <= MAX_KINDS:
+    if len(kinds) <= MAX_CLUSTER_KINDS:
         totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
     else:
         # a weight of one half gives one row
@@ -136,7 +139,7 @@ def student_quantile(freedom: float) -> float:
     """Return Student's quantile for a 95 % interval with this many degrees of freedom."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE_LEVEL / 2))
 
 
 def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
@@ -176,7 +179,7 @@ def bootstrap_mean(
     clusters: Clusters | None = None,
     *,
     floor: float = 0.0,
-    resamples: int = RESAMPLES,
+    resamples: int = RESAMPLE_COUNT,
     strata: Clusters | None = None,
 ) -> Estimate:
     """Compute the mean of values in `floor`..1 with its deterministic cluster bootstrap interval.
@@ -198,7 +201,7 @@ def bootstrap_mean(
     sums, sizes = cluster_sums(varying, clusters)
     weight = _estimate_design_effect(varying - mean, sums - sizes * mean, sizes)
     # graded values would make many kinds
-    sums = np.round(sums, 2) if len(sums) > MAX_KINDS else sums
+    sums = np.round(sums, 2) if len(sums) > MAX_CLUSTER_KINDS else sums
     shift = mean - fsum(sums.tolist()) / len(data)
     means = resampled_means(
         np.append(sums, weight * np.array([floor, (floor + 1) / 2, 1.0])),
@@ -222,9 +225,9 @@ def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
 
     `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
     effect is 1 if each value is its own cluster. Its estimate has as many degrees of freedom as the
-    fourth moments of the sums leave, plus `PRIOR_CLUSTERS` for clusters of equal values. Without
-    these, the estimate and the interval would both be too small if few clusters differ and the
-    most variable ones happen to be missing.
+    fourth moments of the sums leave, plus `PRIOR_CLUSTER_COUNT` for clusters of equal values.
+    Without these, the estimate and the interval would both be too small if few clusters differ and
+    the most variable ones happen to be missing.
     """
     whole = square_sum(sizes) / float(sizes.sum())
     squares = square_sum(off)
@@ -232,7 +235,7 @@ def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
         return whole
     effect = min(whole, max(1.0, square_sum(sums) / squares))
     freedom = _degrees_of_freedom(np.square(sums), len(sizes) - 1.0)
-    return float((freedom * effect + PRIOR_CLUSTERS * whole) / (freedom + PRIOR_CLUSTERS))
+    return float((freedom * effect + PRIOR_CLUSTER_COUNT * whole) / (freedom + PRIOR_CLUSTER_COUNT))
 
 
 def _degrees_of_freedom(squares: Floats, most: float) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from looktwice.eval.statistics.intervals import (
-    LEVEL,
+    CONFIDENCE_LEVEL,
     Clusters,
     Codes,
     Estimate,
@@ -34,8 +34,8 @@ from looktwice.eval.statistics.intervals import (
     square_sum,
 )
 
-MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
-ALPHA, POWER = 1 - LEVEL, 0.8
+MCNEMAR_TEST, SIGN_FLIP_TEST = "exact McNemar", "sign flips of clusters"
+ALPHA, POWER = 1 - CONFIDENCE_LEVEL, 0.8
 MIN_NORMAL_COUNT = 1000  # with more differences, the normal approximation is accurate
 
 Line = TypeVar("Line")
@@ -192,17 +192,17 @@ def compare_paired(
     digest = hashlib.blake2b(digest_size=16)
     for part in (mine, theirs, codes, tasks):
         digest.update(b"none" if part is None else part.tobytes())
-    if (known := _KNOWN.get(digest.digest())) is not None:
+    if (known := _COMPARISON_CACHE.get(digest.digest())) is not None:
         return known
-    if len(_KNOWN) >= MAX_KNOWN:
-        _KNOWN.clear()
-    estimate = _KNOWN[digest.digest()] = _compare_paired(mine, theirs, codes, tasks)
+    if len(_COMPARISON_CACHE) >= MAX_CACHED_COMPARISONS:
+        _COMPARISON_CACHE.clear()
+    estimate = _COMPARISON_CACHE[digest.digest()] = _compare_paired(mine, theirs, codes, tasks)
     return estimate
 
 
-_KNOWN: dict[bytes, Estimate] = {}
+_COMPARISON_CACHE: dict[bytes, Estimate] = {}
 """A cache of comparisons by the digest of their inputs, because tables and pages repeat them."""
-MAX_KNOWN = 10_000
+MAX_CACHED_COMPARISONS = 10_000
 
 
 def _compare_paired(
@@ -216,7 +216,7 @@ def _compare_paired(
     return replace(
         mean,
         p=mcnemar_p(better, worse) if exact else sign_flip_p(sums.tolist()),
-        test=MCNEMAR if exact else FLIP,
+        test=MCNEMAR_TEST if exact else SIGN_FLIP_TEST,
         better=better,
         worse=worse,
         detectable=minimum_detectable(sums * mean.clusters / mean.n),
@@ -224,7 +224,7 @@ def _compare_paired(
 
 
 @dataclass(frozen=True, eq=False)
-class Values(Generic[Arm, Unit]):
+class ValueMatrix(Generic[Arm, Unit]):
     """The value of each arm on each unit: `value` is (arms, units) in 0..1, and NaN if an arm
     failed, was not asked, or there is no correct answer.
 
@@ -245,7 +245,7 @@ class Values(Generic[Arm, Unit]):
         arms: Mapping[Arm, Mapping[Unit, float]],
         clusters: Mapping[Unit, Hashable],
         task: Callable[[Unit], Hashable] | None = None,
-    ) -> Values[Arm, Unit]:
+    ) -> ValueMatrix[Arm, Unit]:
         """Build the matrix from the values by unit of each arm, with units in the order in which
         they first appear.
 
@@ -268,7 +268,7 @@ class Values(Generic[Arm, Unit]):
         rows = [self[arm] for arm in arms] if arms else self.value
         return np.asarray(~np.isnan(rows).any(axis=0))
 
-    def where(self, wanted: NDArray[np.bool_]) -> Values[Arm, Unit]:
+    def where(self, wanted: NDArray[np.bool_]) -> ValueMatrix[Arm, Unit]:
         """Select the units of a boolean mask, (units,)."""
         units = tuple(compress(self.units, wanted))
         return replace(
@@ -279,7 +279,7 @@ class Values(Generic[Arm, Unit]):
             strata=None if self.strata is None else self.strata[wanted],
         )
 
-    def by(self, part: Callable[[Unit], Part]) -> dict[Part, Values[Arm, Unit]]:
+    def split_by(self, part: Callable[[Unit], Part]) -> dict[Part, ValueMatrix[Arm, Unit]]:
         """Split the matrix by `part` of each unit, such as its task."""
         names = [*map(part, self.units)]
         parts = dict.fromkeys(names)

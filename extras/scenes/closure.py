@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
+from looktwice.eval.tasks.outlines import XY, compute_circle_points, regular_polygon, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
@@ -42,7 +42,7 @@ def make_outline(shape: str, official: bool = False) -> XY:
     capsule is bent inwards; `official` reproduces both flaws.
     """
     if shape == "capsule":
-        right = 0.5 * on_circle(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
+        right = 0.5 * compute_circle_points(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
         if official:
             left = right[::-1] - (1, 0)
             return np.concatenate([left, right[:1], right, left[:1]])

@@ -214,7 +214,7 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
             if all(
                 are_separated(figure, neighbour, levels["min_distance"]) for neighbour in placed
             ):
-                rings = params.integer(2, 3) if rng.random() < RINGED_SHARE else 1
+                rings = params.draw_integer(2, 3) if rng.random() < RINGED_SHARE else 1
                 placed.append(replace(figure, rings=rings))
                 break
         else:
@@ -260,7 +260,7 @@ def draw_colors(params: SceneParameters) -> Tries:
         times = params.rng.integers(1, most, len(kinds), endpoint=True)
         if params.official:
             palette = list(COLORS)[:tints]
-            order = [kind for kind in kinds for _ in range(params.integer(1, most))]
+            order = [kind for kind in kinds for _ in range(params.draw_integer(1, most))]
             colors = [params.pick(palette) for _ in order]
             figures = _place_filled(params, order, colors, int(times.sum()), 1)
             pairs = sorted({(figure.shape, figure.color) for figure in figures})

@@ -43,7 +43,7 @@ def find_complete_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """Return the draws of each sample that has a key and no failed or missing draw, cut to the
     number of draws that all these samples have."""
     complete = dict[str, list[ScoredRecord]]()
-    for name in scores.keyed:
+    for name in scores.keyed_samples:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
         if len(kept) == len(scores.draws(name)):
             complete[name] = kept
@@ -62,7 +62,7 @@ class Draws:
     @property
     def left_out(self) -> int:
         """The number of samples with a key that lack a draw."""
-        return len(self.scores.keyed) - len(self.complete)
+        return len(self.scores.keyed_samples) - len(self.complete)
 
     @property
     def share_any_right(self) -> Estimate:

@@ -211,7 +211,7 @@ class Vlm2Bench(TableTask):
         return [name for name in ("image", "image_path") if name in self.table.columns][:1]
 
     @property
-    def _word_columns(self) -> list[str]:
+    def _text_columns(self) -> list[str]:
         return [*TSV_COLUMNS, *(self._image_columns if self._sort == "Cnt" else [])]
 
     @cached_property

@@ -15,7 +15,7 @@ from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.labels import contestant_label, find_baseline, task_label
+from looktwice.eval.scoring.labels import find_baseline, format_contestant_label, format_task_label
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
@@ -163,7 +163,7 @@ def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -
 @tables.table
 def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
     changed = point("plain", changes)
-    assert (contestant_label(changed), task_label(changed)) == (contestant, task)
+    assert (format_contestant_label(changed), format_task_label(changed)) == (contestant, task)
 
 
 def test_a_point_has_one_baseline() -> None:

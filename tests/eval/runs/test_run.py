@@ -420,7 +420,7 @@ def test_samples_are_written_before_records(
     monkeypatch.setattr(Path, "open", spy)
     writer = RunWriter(tmp_path)  # its thread has not started
     writer.record(Record("p", "s", "sha"))
-    writer.sample(SampleRow("t", "sha", None, {"id": "s"}))
+    writer.add_sample(SampleRow("t", "sha", None, {"id": "s"}))
     writer.flush()
     assert names == ["samples.jsonl", "records.jsonl"]
 

@@ -10,8 +10,8 @@ from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import bootstrap_mean, cluster_codes, wilson
 from looktwice.eval.statistics.paired import (
-    FLIP,
-    MCNEMAR,
+    MCNEMAR_TEST,
+    SIGN_FLIP_TEST,
     benjamini_hochberg,
     holm,
     mcnemar_p,
@@ -37,9 +37,9 @@ def test_a_table_by_hand() -> None:
     comparison = compare_paired(mine, theirs)
     assert comparison.value == pytest.approx(0.3)
     assert (comparison.p, comparison.n, comparison.clusters) == (0.375, 10, 10)
-    assert (comparison.better, comparison.worse, comparison.test) == (4, 1, MCNEMAR)
+    assert (comparison.better, comparison.worse, comparison.test) == (4, 1, MCNEMAR_TEST)
     assert comparison.low < 0 < 0.3 < comparison.high
-    assert compare_paired([0.5, 1], [0, 1]).test == FLIP
+    assert compare_paired([0.5, 1], [0, 1]).test == SIGN_FLIP_TEST
     assert comparison == compare_paired(mine, theirs)  # the same at every call
 
 
@@ -47,7 +47,7 @@ def test_p_belongs_to_the_difference_that_is_shown() -> None:
     """60 are better by a third, 30 worse by two thirds."""
     comparison = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
     assert comparison.value == pytest.approx(0) and comparison.low < 0 < comparison.high
-    assert comparison.p > 0.9 and comparison.test == FLIP
+    assert comparison.p > 0.9 and comparison.test == SIGN_FLIP_TEST
     assert compare_paired([0.5] * 9 + [0.0], [0.0] * 9 + [0.5]).p == pytest.approx(2 * 11 / 2**10)
 
 
@@ -101,7 +101,7 @@ def test_duplicated_items_add_no_certainty() -> None:
     mine, theirs = RANDOM.integers(0, 2, (2, 80)).astype(float)
     single, names = compare_paired(mine, theirs), np.repeat(np.arange(80), 10).tolist()
     copies = compare_paired(np.repeat(mine, 10), np.repeat(theirs, 10), names)
-    assert (copies.n, copies.clusters, copies.test) == (800, 80, FLIP)
+    assert (copies.n, copies.clusters, copies.test) == (800, 80, SIGN_FLIP_TEST)
     assert (copies.low, copies.high) == pytest.approx((single.low, single.high), abs=0.01)
     assert copies.p == pytest.approx(single.p, abs=0.02)
     assert copies.detectable == pytest.approx(single.detectable)

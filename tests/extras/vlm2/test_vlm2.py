@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.records.judgements import Judgement, append, hash_judged_text
+from looktwice.eval.records.judgements import Judgement, append_judgements, hash_judged_text
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import TaskError
@@ -139,7 +139,7 @@ def test_videos_are_graded_and_an_unjudged_description_is_not_an_answer(made: Ma
     words = {record.sample: hash_judged_text(record) for record in made.records}
     for n, grade in enumerate("10112102"):
         judged = Judgement("vid", point, f"s{n}", 0, "j", "i", words[f"s{n}"], answer=grade)
-        append(run.path, judged)
+        append_judgements(run.path, judged)
     table = score_table(run.path)
     assert (value(table, "vid_ab").value, value(table, "vid_aba").value) == (0.75, 0.625)
     assert (value(table, "vid").value, value(table, "vid").n) == (0.6875, 8)
