@@ -48,14 +48,16 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Visual_Correspondence": _POINT_CHOICES,
     "Visual_Similarity": _LATER_IMAGE_CHOICES,
 }
-"""BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
+"""BLINK's choices, by subtask; the choices of Counting differ between questions and are empty
+here."""
 KEY_PATTERN = re.compile(r"\([A-Z]\)|[A-Z]")
 HIDDEN_ANSWER = "hidden"
 """The correct answer of a question in the test split, whose answers are not public."""
 
 
 def get_subtask_of_idx(idx: str) -> str:
-    """Return the subtask of an idx, without split and number: `val_Art_Style_3` gives Art_Style."""
+    """Return the subtask in an idx, without the split and the number: `val_Art_Style_3` gives
+    Art_Style."""
     return idx.partition("_")[2].rpartition("_")[0]
 
 
@@ -92,10 +94,10 @@ class RecordedQuestions:
     """The subtask `name` of BLINK, from the official offline answer key `key` in the folder `path`,
     a JSON object that maps idx to "(X)".
 
-    Use it with the model `pipelines.models.Replay` to score replies that other software recorded;
-    any other model would get neither question nor images. The choices are those of the subtask;
-    Counting's differ between questions and are empty. `subset` selects some of the questions.
-    Raises TaskError.
+    Use this task with the model `pipelines.models.Replay` to score replies that other software
+    recorded; any other model would get neither questions nor images. The choices are those of the
+    subtask; Counting's differ between questions and are empty. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     path: Path
@@ -109,7 +111,8 @@ class RecordedQuestions:
 
     @property
     def facts(self) -> Facts:
-        """The split val, the answer key's sha256 as label version, and its known errata."""
+        """The split val, the answer key's sha256 as the label version, and the known errata of the
+        key."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
         errata = (OLD_KEY_ERRATUM,) if self.name == "Relative_Reflectance" else ()
         note = "recorded replies, without the texts and images of the questions"

@@ -47,7 +47,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_yaml
 from looktwice.eval.scoring.labels import get_setting
 from looktwice.eval.scoring.metrics import collect_measurements
-from looktwice.eval.scoring.notes import notes, unchanged
+from looktwice.eval.scoring.notes import list_notes, list_unchanged_notes
 from looktwice.eval.scoring.row import COLUMNS, Row, Rows
 from looktwice.eval.scoring.run_rows import list_headline_rows, run_rows
 from looktwice.eval.scoring.score import pause_collection, score_run
@@ -134,13 +134,13 @@ class Table:
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
         """Notes on stages that changed no or few requests, which explains a delta of zero."""
-        return self._lines(unchanged)
+        return self._lines(list_unchanged_notes)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Notes on stages that changed nothing, on the baseline of delta, and on samples or arms
         that are missing or left out, such as older arms."""
-        return (*self.unchanged, *self._lines(notes))
+        return (*self.unchanged, *self._lines(list_notes))
 
     def _lines(self, describe: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
         many = len(self.scores) > 1

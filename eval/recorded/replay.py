@@ -2,13 +2,13 @@
 compares the records exactly.
 
 Every stage runs again on the task's own data; only the models are not called. Each record must be
-identical: every message and picture that was sent (by its sha256), every note, mark and answer.
+identical, with every message and picture that was sent (by sha256) and every note, mark and answer.
 Times are not compared.
 
 A replay verifies that these stages produce these requests from the task's data and these answers
-from these replies, and that questions, correct answers and stored pictures are those of the task.
-The replies themselves are compared with the run's cache. Edits of replies that the cache lacks
-cannot be detected, so their number is reported.
+from these replies, and that the questions, correct answers and stored pictures come from the task.
+The replies themselves are compared with the run's cache. If the cache lacks a reply, an edit of
+that reply cannot be detected; the number of such replies is reported.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ TASK_NOT_BUILT_REASON = "the task cannot be built again"
 def digest_request(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
-    """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.given`;
-    with the `model` that was asked, this is the request's key in the cache."""
+    """Return the sha256 of a request whose messages are in the form of `make_message_json` and
+    whose options are in that of `CallOptions.given`; together with the `model` that was asked, this
+    is the request's key in the cache."""
     request = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
 
@@ -59,8 +60,8 @@ class RecordedReplies:
     """A model that answers each request with the recorded answers of one record, in order: a reply,
     or the same ModelError.
 
-    The keys of `answers` are from `digest_request`. Raises ModelError if a request has no recorded
-    answer left.
+    The keys of `answers` are digests from `digest_request`. Raises ModelError if no recorded answer
+    to a request is left.
     """
 
     def __init__(self, answers: Mapping[str, Sequence[Reply | str]], identity: str) -> None:
@@ -102,8 +103,8 @@ class RecordedRun:
         self._stages: dict[str, dict[str, Stage]] = {}
 
     def use_stored_results(self) -> AbstractContextManager[None]:
-        """Use the stored results of specialists inside the context, because networks differ in the
-        last digits by batch size."""
+        """Use the stored results of specialists inside the context, because the results of networks
+        differ in the last digits with the batch size."""
         store = self.cache / "findings"
         return use_result_store(store if store.is_dir() else None)
 
@@ -129,7 +130,7 @@ class RecordedRun:
         return stages
 
     def rerun(self, point: PointRow, sample: Sample, record: Record) -> tuple[State, str]:
-        """Run all stages with the record's own replies; return the final state, and the error if a
+        """Run all stages with the replies in the record; return the final state, and the error if a
         stage failed."""
         models = self._models(record)
         # a second model identical to the arm's own is recorded under ""
@@ -153,8 +154,8 @@ class RecordedRun:
         return digest_request(sent, call.get("draw", 0), call.get("options", {}), **model)
 
     def _models(self, record: Record) -> dict[str, RecordedReplies]:
-        """Return models, by name, that answer with the record's replies and times; the arm's own
-        model is under ""."""
+        """Return models, by name, that answer with the replies and times of the record; the arm's
+        own model has the name ""."""
         answers: dict[str, dict[str, list[Reply | str]]] = {"": {}}
         timings = [*(record.timings.get("calls") or ()), *({} for _ in record.calls)]
         for call, timing in zip(record.calls, timings, strict=False):
@@ -185,7 +186,7 @@ class Replay(RecordedRun):
 
     @property
     def all_reproduced(self) -> bool:
-        """True if every record that did not fail was reproduced."""
+        """True if every record that did not fail in the run was reproduced."""
         return not self.differences and not self.left_out.keys() & {
             DATA_CHANGED_REASON,
             TASK_NOT_BUILT_REASON,
@@ -233,8 +234,8 @@ class Replay(RecordedRun):
             self.left_out[DATA_CHANGED_REASON] += gone
 
     def _find_difference(self, point: PointRow, item: Item, record: Record) -> str:
-        """Describe the first difference: of the sample, a picture, a reply, or a field of the
-        replayed record; empty if there is none."""
+        """Describe the first difference, which may be in the sample, a picture, a reply, or a field
+        of the replayed record; return an empty string if there is none."""
         row, sample = self.folder.samples_by_task[point.task_id][record.sample], item.sample
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
@@ -249,7 +250,7 @@ class Replay(RecordedRun):
         return self._compare(point, sample, record)
 
     def _is_intact(self, sha: str) -> bool:
-        """Return whether a stored picture matches its hash; a missing one counts as a match."""
+        """Return whether a stored picture matches its hash; a missing picture counts as a match."""
         if sha not in self._whole and sha in self.folder.blobs:
             if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
                 return False
@@ -281,7 +282,8 @@ class Replay(RecordedRun):
 def _find_differing_field(
     point: PointRow, sample: Sample, record: Record, state: State, error: str
 ) -> str:
-    """Return the first field that differs in a new record of the same state, or ""."""
+    """Return the name of the first field that differs in a new record of the replayed state, or ""
+    if there is none."""
     arm: Any = point  # a record contains only the id of its arm
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())

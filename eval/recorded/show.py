@@ -74,12 +74,13 @@ def _render_row(run: Path, row: SampleRow, sections: Sequence[ShownArm]) -> str:
 
 
 def _format_studio_command(run: Path, sample: str) -> str:
-    """Return the command that opens a sample in the studio."""
+    """Return the command that opens this sample in the studio."""
     return f"looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
 
 
 class ShownRun(RecordedRun):
-    """A run whose samples are shown: its arms by their labels in tables, and their scoring tools.
+    """A run whose samples are shown: its arms, by their labels in tables, and the tools that score
+    them.
 
     `cache` is the cache folder of the run with the results of its specialists (None: `.cache`
     beside it). `only` selects the arms to show, by their contestants or their labels in tables; by
@@ -126,7 +127,7 @@ class ShownRun(RecordedRun):
         return {self.names[point.id][0]: point for point in points}
 
     def arms(self, row: SampleRow) -> list[ShownArm]:
-        """Return a section for every record of the sample: each point, once for each draw."""
+        """Return a section for every record of the sample, that is, for each draw of each point."""
         points, sections = self.points(row), list[ShownArm]()
         records = self.folder.records(row.id).values()
         with self.use_stored_results():
@@ -153,7 +154,7 @@ class ShownRun(RecordedRun):
         return ShownArm(f"{label}{draw}", state, why, outcome, self.build_stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
-        """Return the task's sample if it is unchanged, else the recorded one with stored
+        """Return the task's sample if it is unchanged, else the recorded sample with stored
         pictures."""
         with suppress(TaskError):
             task = self.build_task(point) if point is not None else None

@@ -31,13 +31,13 @@ REASONING_PASS = "cot"
 UNREADABLE_PASS = "unreadable"
 """The judge extracts the answer from a reply that the reader could not read."""
 EVERY_PASS = "every"
-"""The judge extracts the answer from every reply, instead of the reader."""
+"""The judge, instead of the reader, extracts the answer from every reply."""
 STEPS_PASS = "steps"
 """The judge names the annotated steps that a chain of thought covers, without changing whether the
 answer is right."""
 MATCH_CRITERION = "match"
-"""The criterion of a judge that compares the reply with the correct answer: 1 if it gives that
-answer, else 0. It decides whether the reply is right."""
+"""The criterion of a judge that compares the reply with the correct answer: 1 if the reply gives
+that answer, else 0. This score decides whether the reply is right."""
 NO_JUDGE = "none"
 """The value of `--judge` for using no judge."""
 
@@ -45,19 +45,19 @@ JudgedReply = tuple[str, str, int, str]
 """(point, sample, draw, digest of the judged text)."""
 JudgementKey = tuple[str, str, str, int, str, str, int]
 """(pass, point, sample, draw, identity of the judge, digest of the judged text, version of the
-question): the last line of a key counts."""
+question): the last line with a key counts."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A judge's verdict on one reply in one pass. It does not apply to a later record of the same
-    sample with another reply.
+    """A judge's verdict on one reply in one pass. The verdict does not apply to a later record of
+    the same sample with another reply.
 
     `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of the
     judged text, `asked` the version of the judge's question. The verdict is an `answer`, `scores`
-    by criterion, or `none` (the reply chooses nothing); otherwise `reason` is why the judge's reply
-    holds no verdict, or `error` why the judge could not be asked. `cached` marks a reply from the
-    cache; tokens are those of the judge's call.
+    by criterion, or `none` (the reply chooses nothing); otherwise `reason` states why the judge's
+    reply holds no verdict, or `error` why the judge could not be asked. `cached` marks a reply from
+    the cache; the tokens are those of the call to the judge.
     """
 
     __pydantic_config__ = FORBID_EXTRA
@@ -120,7 +120,7 @@ class Judgements:
 
     @property
     def judges(self) -> list[str]:
-        """The names of all judges, in the order in which they were first asked."""
+        """The names of all judges, in the order of the first judgement of each."""
         return list(dict.fromkeys(line.judge for line in self.lines))
 
     def count_verdicts(self, kind: str) -> dict[str, tuple[int, int]]:
@@ -135,8 +135,8 @@ class Judgements:
 
     @property
     def explain_counting(self) -> list[str]:
-        """A sentence for each pass with several judges: which judge's verdicts count and why, and
-        how many replies each judge read."""
+        """A sentence for each pass with several judges; it states which judge's verdicts count and
+        why, and how many replies each judge read."""
         sentences, why = (
             list[str](),
             "it was named" if self.is_named else "no judge read more replies",
@@ -204,7 +204,8 @@ def read_judgements(run: Path, judge: str = "") -> Judgements:
 
 
 def append_judgements(run: Path, *lines: Judgement) -> None:
-    """Append judgements to the file, after cutting off a torn last line of a killed process."""
+    """Append judgements to the file, after cutting off a torn last line that a killed process
+    left."""
     path = run / "judged.jsonl"
     if not lines:
         return

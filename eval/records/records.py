@@ -1,4 +1,4 @@
-"""Reading of a run folder, whose lines `schema` describes, and of the messages behind a record."""
+"""Reads a run folder, whose lines `schema` describes, and the messages that belong to a record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PublishedNode(TypedDict, total=False):
 
 @with_config(ALLOW_EXTRA)
 class ConfigNode(TypedDict, total=False):
-    """The part of a run's configuration that score and report read."""
+    """The part of a run's configuration that the commands score and report read."""
 
     sweep: Json | None
     contestants: Json | None
@@ -127,7 +127,7 @@ def read_yaml(path: Path, kind: Any) -> Any:
 class RunFolder:
     """`points.yaml`, `samples.jsonl`, `records.jsonl` and `blobs/` of one run, for reading.
 
-    A folder that does not exist has no samples and no records, as before a first run; `points`
+    A folder that does not exist, as before a first run, has no samples and no records; `points`
     raises RunError if the folder is not a run.
     """
 
@@ -203,8 +203,8 @@ class RunFolder:
         return present, [point for name, point in self.points.items() if name not in listed]
 
     def records(self, sample: str | None = None) -> dict[Key, Record]:
-        """Read the last record of every key, or only of one sample. `last_records` yields them one
-        at a time.
+        """Read the last record of every key, of all samples or of only one. `last_records` yields
+        them one at a time.
 
         Raises RunError with the line number of a damaged line.
         """
@@ -232,8 +232,8 @@ class RunFolder:
             yield record
 
     def outcomes(self) -> dict[Key, Outcome]:
-        """Return how the last record of each key ended; "lost" is an answer with a missing message
-        or picture.
+        """Return how the last record of each key ended; "lost" means that it has an answer, but a
+        message or picture is missing.
 
         Raises RunError as `last_records` does.
         """
@@ -265,8 +265,8 @@ class RunFolder:
                 raise make_damaged_line_error(path, number, exc) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
-        """Return the conversation of one call with its reply; messages are read from the blobs on
-        first use."""
+        """Return the conversation of one call, including the reply; messages are read from the
+        blobs on first use."""
         if not record.calls:
             return ()
         entry = record.calls[call]
@@ -296,13 +296,13 @@ def parse_key(line: bytes) -> Key:
 
 @dataclass
 class RecordLines:
-    """An iterable over the records of records.jsonl, from the byte `end` on, which is line number
-    `number` + 1. Both advance with each line; `begin` is the byte at which the line of the last
-    record began. A later record replaces an earlier one with the same key.
+    """An iterable over the records of records.jsonl from the byte `end` on, at which line number
+    `number` + 1 begins. Both numbers advance with each line; `begin` is the byte at which the line
+    of the latest record began. A later record replaces an earlier one with the same key.
 
     A torn last line, which a killed writer leaves, is skipped. A damaged line raises RunError. If
-    its key can be read, that happens only after the last line, and not at all if a later record
-    replaces it.
+    the key of the damaged line can be read, the error is raised only after the last line, and not
+    at all if a later record replaces this one.
     """
 
     path: Path

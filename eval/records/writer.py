@@ -1,5 +1,5 @@
-"""Writing of a run: builds the records of samples and the rows of points, and writes them to the
-run folder line by line, from one thread of one process."""
+"""Writes a run: builds the records of samples and the rows of points, and writes them to the run
+folder line by line, from one thread of one process."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class RunWriter:
     thread.
 
     Entering acquires the folder's lock (RunError if another process holds it) and cuts off a torn
-    last line that a killed writer left. Leaving writes the queued lines. A failed write calls
-    `on_failure` and is raised at the next call.
+    last line that a killed writer left. Leaving writes the queued lines. If a write fails,
+    `on_failure` is called, and the next call raises the error.
     """
 
     def __init__(self, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
@@ -261,8 +261,8 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 def describe_failure(exc: BaseException) -> str:
     """Format the traceback of a stage's exception, with secret keys masked.
 
-    Its last line comes first, because tables show only one line, and names the place in a plugin's
-    code that raised the exception.
+    The last line of the traceback comes first, because tables show only one line; it names the line
+    of a plugin's code that raised the exception.
     """
     text, place = describe_exception(exc), find_plugin_frame(exc)
     if place:
@@ -272,7 +272,8 @@ def describe_failure(exc: BaseException) -> str:
 
 
 def _suggest_fix(exc: BaseException, text: str) -> str:
-    """Suggest what to type instead of an attribute that our object lacks or that cannot be set."""
+    """Suggest a fix for code that uses an attribute that our object lacks, or that sets one that
+    cannot be set."""
     if isinstance(exc, FrozenInstanceError):
         return "; change a copy, such as state.replace(prompt=...)"
     owner, name = type(getattr(exc, "obj", None)), getattr(exc, "name", None)
@@ -285,7 +286,7 @@ def _suggest_fix(exc: BaseException, text: str) -> str:
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
-    """Return a reply as a record holds it: without `seconds` and `cached`, which are in the
+    """Return a reply as a record holds it, without `seconds` and `cached`, which belong to the
     timings."""
     plain = reply.to_dict()
     return {key: value for key, value in plain.items() if key not in ("seconds", "cached")}

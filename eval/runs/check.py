@@ -27,12 +27,7 @@ from looktwice.eval.runs.dry_run import (
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
 from looktwice.eval.scoring.labels import find_baseline, make_labels
-from looktwice.eval.scoring.notes import (
-    ArmRequests,
-    describe_prices,
-    describe_unchanged,
-    pack_requests,
-)
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, list_prices, pack_requests
 from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.tasks.base import GeneratedTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
@@ -268,7 +263,7 @@ class PlanCheck:
             counts = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
             silence = f"; {', '.join(silent)} none" if silent else ""
             yield f"  requests: {', '.join(counts)}{silence}"
-        for line in (*describe_prices(self.plan.points), *self._describe_estimates(samples)):
+        for line in (*list_prices(self.plan.points), *self._describe_estimates(samples)):
             yield f"  {line}"
 
     def _describe_estimates(self, samples: Mapping[str, int]) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Scored records: the score of one record, and those of a run as columns of numbers, so that a
-million records fit into memory."""
+"""Scored records: the score of one record, and the scored records of a run as columns of numbers,
+so that a million records fit into memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ ABSTAINED = "abstained"
 
 
 class Verdict(StrEnum):
-    """The outcome of one sample; each kind is counted separately everywhere.
+    """The outcome of one sample; each verdict is counted separately everywhere.
 
-    HIDDEN is the absence of a verdict: there is an answer, but no correct answer to compare it
-    with.
+    HIDDEN means that there is an answer, but no correct answer to compare it with.
     """
 
     RIGHT = "right"
@@ -38,8 +37,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of extracting an answer, before the comparison with the correct answer; `judge`
-    names the judge that found it."""
+    """The result of extracting an answer, before it is compared with the correct one; `judge` names
+    the judge that found the answer."""
 
     verdict: Verdict | None = None
     answer: str | None = None
@@ -92,7 +91,8 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
 
 
 def get_reason(sentence: str) -> str:
-    """Return the member of REASONS with which a stage's sentence begins, or else "unread"."""
+    """Return the member of REASONS with which a stage's sentence begins, or "unread" if there is
+    none."""
     kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"
 
@@ -121,10 +121,10 @@ class ScoredRecord(NamedTuple):
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
     a failure. `read` is True if the answer was extracted from a reply (otherwise a stage set it).
-    Tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
-    verdict this is, and `judged` holds that judge's scores by criterion. `measured` are the
-    record's measurements, with its `confidence` if a stage gave one. `request` is the digest of
-    what was sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
+    Tokens and `cost` (at list price) are totals over all `calls` of the record. `judge` names the
+    judge who gave the verdict, and `judged` holds that judge's scores by criterion. `measured` are
+    the record's measurements, with its `confidence` if a stage gave one. `request` is the digest of
+    what was sent (`Record.request`), and `kept` holds the notes of stages that found nothing to do.
     """
 
     sample: str
@@ -179,8 +179,8 @@ COLUMN_TYPES = {
     "measured": "i",
     "judged": "i",
 }
-"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` the
-index of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of
+"""The columns and their type codes for `array`: `arm` is the index of the arm in its run, `sample`
+the index of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of
 records.jsonl at which the record begins, or -1. The last four columns hold codes of values in
 pools."""
 RECORD_COLUMNS = tuple(name for name in COLUMN_TYPES if name not in ("arm", "begin"))
@@ -246,7 +246,7 @@ class RecordColumns:
         self._waiting = list[tuple[Any, ...]]()  # rows not yet in the columns
 
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
-        """Add a scored record, given the indices of its arm and sample, and the byte at which its
+        """Add a scored record, with the indices of its arm and sample, and the byte at which its
         line begins."""
         _, draw, answer, score, reason, detail, read, *counts = scored[:11]
         tokens_in, tokens_out, cost, calls = counts

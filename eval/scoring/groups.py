@@ -31,7 +31,7 @@ def compute_group_metric(
     groups: Groups,
     rule: Callable[[Iterable[bool]], bool] = all,
 ) -> Metric:
-    """Return the share of groups whose samples satisfy `rule`, as the mean over draws.
+    """Return the share of groups whose samples satisfy `rule`, averaged over draws.
 
     A group without samples never satisfies the rule. A group with a failed sample counts, but not
     in a paired test; a group with a sample that was not asked is left out.
@@ -51,7 +51,7 @@ def compute_group_metric(
 
 def find_group_clusters(scores: PointScores, groups: Groups) -> dict[str, str]:
     """Return the cluster of each group; groups whose members share a cluster, directly or through
-    other groups, are in the same cluster."""
+    other groups, belong to the same cluster."""
     of_cluster = dict[str, str]()
 
     def first(cluster: str) -> str:
@@ -83,7 +83,8 @@ class AllRight(Scorer):
         return [compute_group_metric(self.metric, self.by, scores, groups)] if groups else []
 
     def chance(self, samples: Samples) -> Levels:
-        """Return the mean over groups of the product of 1 / (number of choices)."""
+        """Return the mean over groups of the product of 1 / (number of choices) over the samples of
+        a group."""
         levels = []
         for members in group_by(samples, self.by).values():
             level = 1.0

@@ -1,10 +1,10 @@
 """The stored verdicts of a run: a table in its folder, so that scoring again need not read every
 reply.
 
-The file `verdicts.parquet` holds a row per scored record; its metadata say from which readers,
-scorers, code and lines it was made. It is used only if all of them are unchanged, and lines that
-were added since are scored and added to it. A table that is missing, damaged or of another version
-is made again. So is a table of another user, because a forged one could not be detected:
+The file `verdicts.parquet` holds a row per scored record; its metadata state from which readers,
+scorers, code and lines it was made. The table is used only if all of them are unchanged; lines that
+were added since then are scored and added to it. A table that is missing, damaged or of another
+version is rebuilt. So is a table of another user, because a forged one could not be detected:
 `verdicts.seal` is the table's digest, keyed with a secret of this user.
 """
 
@@ -41,19 +41,21 @@ from looktwice.pipelines.json_input import write_canonical
 VERDICTS_FILE, SEAL_FILE = "verdicts.parquet", "verdicts.seal"
 METADATA_KEY, SECRET_BYTES = b"looktwice", 32
 BATCH_ROWS = 100_000
-"""The number of rows that are read or written at a time."""
+"""The number of rows that are read or written at once."""
 TEXT_COLUMNS = ("arm", "sample", *POOLED_COLUMNS)
-"""The columns whose codes stand for strings."""
+"""The columns whose codes represent strings."""
 CODE_FOLDERS = ("pipelines", "specialists", "prompting", "eval", "extras")
 """The folders of looktwice's code."""
 SETTLED_NS = 2_000_000_000
-"""Nanoseconds within which a file may change again without a new modification time."""
+"""The time in nanoseconds within which a file may change again without getting a new modification
+time."""
 SampleIndices = Mapping[str, Mapping[str, int]]
 """The index of each sample in its task, by task and id."""
 
 
 class RecordRules(Protocol):
-    """The parts of a record scorer that verdicts depend on: reader, comparison, and prices."""
+    """The parts of a record scorer that verdicts depend on: its reader, its comparison of answers,
+    and its prices."""
 
     @property
     def reader(self) -> Any:
@@ -76,8 +78,8 @@ class RecordRules(Protocol):
 class StoredVerdicts:
     """The stored verdicts of a run's current points.
 
-    `facts` are the dependencies of the verdicts besides the records; `places` are the indices of
-    the samples of each task.
+    `facts` holds what the verdicts depend on besides the records; `places` holds the indices of the
+    samples of each task.
     """
 
     folder: RunFolder
@@ -94,8 +96,8 @@ class StoredVerdicts:
         places: SampleIndices,
         whole: bool,
     ) -> StoredVerdicts | None:
-        """Return the store of these points' verdicts; None if verdicts depend on code outside
-        looktwice, or on more than the records."""
+        """Return the stored verdicts of these points; None if verdicts depend on code outside
+        looktwice, or on anything besides the records."""
         parts = [part for scorer in scorers for part in (scorer.reader, scorer.scorer) if part]
         if not points or not all(scorer.reads_only_reply for scorer in scorers):
             return None
@@ -136,7 +138,7 @@ class StoredVerdicts:
         return made, lines
 
     def _add(self, made: RecordColumns, table: Any) -> None:
-        """Add a part of the table to the columns. Raises KeyError for a sample or arm that the run
+        """Add part of the table to the columns. Raises KeyError for a sample or arm that the run
         does not have."""
         arms = {point.id: arm for arm, point in enumerate(self.points)}
         for name, kind in COLUMN_TYPES.items():
@@ -297,7 +299,8 @@ def _make_texts(texts: Sequence[str]) -> Any:
 
 
 def _get_numbers(column: Any, kind: str) -> Any:
-    """Return a column without gaps as an array; pyarrow's own conversion would import pandas."""
+    """Return a column without missing values as an array; pyarrow's own conversion would import
+    pandas."""
     return np.frombuffer(
         column.buffers()[1], kind, len(column), column.offset * np.dtype(kind).itemsize
     )
@@ -325,7 +328,8 @@ def _hash_judgements(folder: RunFolder) -> str:
 
 @cache
 def hash_code() -> str:
-    """Return a digest of looktwice's code, all of it, as a scorer may call a parser anywhere."""
+    """Return a digest of all of looktwice's code, because a scorer may call a parser in any
+    module."""
     root = Path(looktwice.__path__[0])
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for file in sorted(chain(*((root / room).rglob("*.py") for room in CODE_FOLDERS))):

@@ -1,5 +1,5 @@
-"""The labels of points in tables, the baseline that each point is compared with, and settings in
-their specs."""
+"""The labels of points in tables, the baseline with which each point is compared, and the settings
+in the points' specs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ MAX_LABEL_SETTINGS = 3  # differing settings that a label shows
 
 
 def make_labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
-    """Return the labels (contestant, task) of every point by id; no pair occurs twice.
+    """Return the labels (contestant, task) of every point, by the point's id; no pair of labels
+    occurs twice.
 
     A run that was continued with an edited configuration contains points that share a name but were
     built differently. The later ones show their differences, "plain {mark.color=gray}", or a number
-    if too many settings differ. Different tasks with one name are numbered.
+    if too many settings differ. Different tasks with the same name are numbered.
     """
     plain = {
         point.id: (format_contestant_label(point), format_task_label(point)) for point in points
@@ -59,7 +60,7 @@ def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
 
 
 def _list_settings(spec: Any, place: str = "") -> dict[str, Any]:
-    """Return every setting of the stages and the model by its dotted path."""
+    """Return every setting of the stages and the model, by its dotted path."""
     if isinstance(spec, Mapping):
         inner = (
             _list_settings(v, f"{place}.{k}" if place else str(k))
@@ -77,7 +78,7 @@ def get_contestant_changes(point: PointRow) -> dict[str, Any]:
 
 
 def get_task_changes(point: PointRow) -> dict[str, Any]:
-    """Return the changes that affect the task, without those of other tasks."""
+    """Return the changes that affect the task, without changes to other tasks."""
     changes = {}
     for place, value in point.changes.items():
         head, _, rest = place.partition(".")
@@ -87,20 +88,20 @@ def get_task_changes(point: PointRow) -> dict[str, Any]:
 
 
 def format_contestant_label(point: PointRow, without: str = "") -> str:
-    """Return the contestant with its changes, "plain [mark.radius=15]", except that of the path
-    `without`."""
+    """Return the contestant's name with its changes, "plain [mark.radius=15]", except the change at
+    the path `without`."""
     return label_with_changes(point.contestant, get_contestant_changes(point), without)
 
 
 def format_task_label(point: PointRow, without: str = "") -> str:
-    """Return the task with its changes, "correspondence [strength=0.5]", except that of the path
-    `without`."""
+    """Return the task's name with its changes, "correspondence [strength=0.5]", except the change
+    at the path `without`."""
     return label_with_changes(point.task, get_task_changes(point), without)
 
 
 def find_baselines(run: RunScores) -> dict[str, PointScores | None]:
-    """Return the arm that each point is compared with, by point id: preferably one of the current
-    plan."""
+    """Return, by point id, the arm with which each point is compared, preferably an arm of the
+    current plan."""
     by_id, plans = run.by_id, defaultdict[bool, list[PointRow]](list)
     for scores in run.points:
         plans[scores.is_older].append(scores.point)
@@ -115,7 +116,7 @@ def find_baseline(
     point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()
 ) -> PointRow | None:
     """Return the baseline's point on the same samples and at the same setting, or else the
-    baseline's first point; None if there is nothing to compare.
+    baseline's first point; None if there is no point to compare with.
 
     The same setting has all of the point's changes that the baseline also has, so a sweep of a
     stage that the baseline lacks leaves it unchanged. A changed point of the baseline itself is
@@ -134,13 +135,15 @@ def find_baseline(
 
 
 def closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
-    """Return the point with the most of these changes and no others; of several, the latest."""
+    """Return the point that has the most of these changes and no others; if there are several, the
+    latest."""
     alike = [point for point in points if get_contestant_changes(point).items() <= changes.items()]
     return max(reversed(alike), key=lambda point: len(get_contestant_changes(point)), default=None)
 
 
 def get_factor_value(point: PointRow, place: str) -> float | None:
-    """Return the number at a dotted path of a point, from its changes or else from its spec."""
+    """Return the number at a dotted path of a point, taken from its changes or else from its
+    spec."""
     value = (
         point.changes[place]
         if place in point.changes
@@ -155,8 +158,8 @@ def as_number(value: object) -> float | None:
 
 
 def get_setting(point: PointRow, place: str) -> str | float | None:
-    """Return the setting of a point at a dotted path, changed or not: a number or a string; for a
-    stage, its class or "none"."""
+    """Return the setting of a point at a dotted path, whether changed or not: a number or a string;
+    for a stage, its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
     value = (
         point.changes[place] if place in point.changes else get_setting_at(whole, _spec_path(place))
@@ -191,7 +194,7 @@ def _spec_path(place: str) -> list[str]:
 
 
 def get_setting_at(spec: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path of a spec, or None if there is none."""
+    """Return the value at a path in a spec, or None if the spec has no such value."""
     for part in path:
         spec = spec.get(part) if isinstance(spec, Mapping) else None
     return spec

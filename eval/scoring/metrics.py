@@ -1,5 +1,5 @@
-"""The metrics of an arm beyond its counts: those of every task (`METRICS`), those over the
-levels of a control, and those of measurements by stages (`State.measured`)."""
+"""The metrics of an arm beyond its counts: metrics of every task (`METRICS`), metrics over the
+levels of a control, and metrics of measurements that stages take (`State.measured`)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ TURNS_PREFIX = "turn."
 TURN_END_PREFIX = "turn_"
 """Prefix of the measurements that mark the ends of turns."""
 MAX_DISTINCT_NUMBERS = 8
-"""The most distinct numbers by which samples are split into parts; with more, samples are split
-into quarters."""
+"""The largest number of distinct values by which samples are split into parts; with more values,
+samples are split into quarters."""
 ANSWERED_VERDICTS = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 CIRCULAR_METRIC = "circular_accuracy"
 Measurement = dict[str, float | str]
@@ -45,7 +45,7 @@ def accuracy(scores: PointScores) -> dict[str, float]:
     answer scores 0.
 
     Empty if every answer failed, because then nothing was measured. Samples that only a judge could
-    score, and no judge has, are left out.
+    score, and that no judge has scored, are left out.
     """
     if scores.failure:
         return {}
@@ -75,9 +75,9 @@ METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
     "accuracy_answered": accuracy_answered,
     "coverage": coverage,
 }
-"""Functions by name that return a value (0..1) for each sample that the metric covers. A metric
-added here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
-`accuracy` stays first."""
+"""Functions, by metric name, that return a value (0..1) for each sample that the metric covers. A
+metric that is added here gets rows in report.csv, including macro and micro, and a column in the
+printed tables; `accuracy` stays first."""
 
 
 # ---- draws, and levels
@@ -93,8 +93,8 @@ def list_right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> lis
 
 
 def compute_chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
-    """Return the chance levels by metric: for accuracy 1 / (number of choices), and the levels of
-    the benchmark's scorer."""
+    """Return the chance levels by metric: for accuracy, 1 / (number of choices); for other metrics,
+    the levels that the benchmark's scorer gives."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
     choices = [row.n_choices for row in samples.values()]
     return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
@@ -108,8 +108,8 @@ class ControlScorer(Scorer):
     headlines: ClassVar[tuple[str, ...]] = ()  # accuracy is enough
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return, for every control with several levels, its test and the accuracy at each
-        level."""
+        """Return, for every control with several levels, a test of its effect and the accuracy at
+        each level."""
         values, metrics = accuracy(scores), list[Metric]()
         for control in self.controls:
             levels = defaultdict[Any, dict[str, float]](dict)
@@ -133,8 +133,8 @@ class ControlScorer(Scorer):
 
 
 def collect_measurements(scores: PointScores) -> dict[str, Measurement]:
-    """Return every measurement of an arm by name: for each sample a number (the mean over draws) or
-    a category (that of the first draw).
+    """Return every measurement of an arm by name: for each sample, a number (the mean over draws)
+    or a category (taken from the first draw).
 
     A measurement taken at every turn has a name for each turn, such as "overlap@1". The ends of
     turns are left out.
@@ -168,7 +168,8 @@ def select_numbers(values: Measurement) -> dict[str, float]:
 
 
 def make_measured_metrics(scores: PointScores) -> Iterator[Metric]:
-    """Yield a metric for each measured number (its mean) and for each category (its share)."""
+    """Yield a metric for each measured number (the mean) and for each measured category (its
+    share)."""
     for name, values in collect_measurements(scores).items():
         if numbers := select_numbers(values):
             mean = finite_mean(numbers.values())
@@ -181,7 +182,7 @@ def make_measured_metrics(scores: PointScores) -> Iterator[Metric]:
 
 def split_by_measurement(scores: PointScores, name: str) -> Mapping[str, str]:
     """Split the samples into parts by a measurement: by category, by number, or into quarters;
-    return the part of each.
+    return the part of each sample.
 
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """

@@ -1,5 +1,6 @@
 """Notes below the table of a run: the baseline of delta, missing samples, arms that are left out,
-and arms that sent identical requests: a stage that changed no request cannot change an answer.
+and arms that sent identical requests, because a stage that changed no request cannot change an
+answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.
@@ -38,7 +39,7 @@ WHY_UNREADABLE = {
     "abstained": "because a stage abstained",
     UNJUDGED: "because no judge has graded it; `looktwice judge` asks one",
 }
-"""Sentences for the members of REASONS."""
+"""The end of a sentence for each member of REASONS."""
 MAX_UNCHANGED_SHARE = 0.5
 """The share of samples, or of a slot's values, above which a note says that nothing changed."""
 COST_FILE = ".spent"  # the file of a run folder that holds its total cost
@@ -49,7 +50,7 @@ UNKNOWN_REQUEST = np.void(NO_DIGEST)  # the digest of a request that is not know
 LOOK_CALL_PREFIX = '"look {'  # occurs in the line of a record with a tool call
 
 
-def notes(run: RunScores) -> list[str]:
+def list_notes(run: RunScores) -> list[str]:
     """Return the notes of a run, one sentence each: warnings of its tasks, the baseline, prices,
     samples without a record, failures, incomplete tasks, and arms of earlier plans."""
     warnings = set()
@@ -57,7 +58,7 @@ def notes(run: RunScores) -> list[str]:
         for part in str(scores.point.facts.get("note")).split("; "):
             if part.startswith("warning: "):
                 warnings.add((scores.task, f"{part} ({scores.task})"))
-    prices = describe_prices(scores.point for scores in run.points)
+    prices = list_prices(scores.point for scores in run.points)
     sentences = [sentence for _, sentence in sorted(warnings)]
     return [
         *sentences,
@@ -68,8 +69,9 @@ def notes(run: RunScores) -> list[str]:
     ]
 
 
-def describe_prices(arms: Iterable[PointRow | Arm]) -> list[str]:
-    """Return a sentence for each model with prices, with their date and source if known."""
+def list_prices(arms: Iterable[PointRow | Arm]) -> list[str]:
+    """Return a sentence for each model with prices; it gives the date and source of the prices if
+    they are known."""
     lines = dict.fromkeys(
         f"prices of {node.get('model') or node.get('use')}: {format_prices(node['prices'])}"
         for arm in arms
@@ -79,7 +81,8 @@ def describe_prices(arms: Iterable[PointRow | Arm]) -> list[str]:
 
 
 def _describe_refused_calls(run: RunScores) -> Iterator[str]:
-    """Name the arms whose models called tools but had every call refused, so that no tool ran."""
+    """Name the arms whose models called tools but had every call refused, so that no tool was
+    run."""
     idle = dict[str, Counter[str]]()
     for scores in run.points:
         measured = (measured for _, measured in scores.columns.iterate_measured())
@@ -221,10 +224,11 @@ def _describe_partial_tasks(run: RunScores) -> Iterator[str]:
 @dataclass(frozen=True)
 class ArmRequests:
     """The requests of one arm: for each sample of its task, in order, the digest `Record.request`
-    (`UNKNOWN_REQUEST` if there is none), and why stages left views unchanged (`kept_notes`).
+    (`UNKNOWN_REQUEST` if there is none), and the reasons for which stages left views unchanged
+    (`kept_notes`).
 
     `contestant` and `task` are its labels in tables, `rival_id` is the id of the arm that it is
-    compared with. Slots in `made_up_slots` are not judged, because their effect depends on the
+    compared with. Slots in `made_up_slots` are not assessed, because their effect depends on the
     scripted replies of a dry run.
     """
 
@@ -253,7 +257,8 @@ class ArmRequests:
         return known
 
     def sends_same_as(self, rival: ArmRequests) -> list[bool]:
-        """Return, for each sample for which both requests are known, whether they are identical."""
+        """Return, for each sample whose requests are known for both arms, whether the two are
+        identical."""
         count = min(len(self.requests), len(rival.requests))
         are_known = self.are_known[:count] & rival.are_known[:count]
         return (self.requests[:count] == rival.requests[:count])[are_known].tolist()  # type: ignore[no-any-return]
@@ -273,8 +278,8 @@ def pack_requests(requests: Iterable[bytes]) -> Column:
     return np.array([*requests], f"V{DIGEST_BYTES}")
 
 
-def unchanged(run: RunScores) -> list[str]:
-    """Return notes on stages that changed no or few requests in the first draw of every sample,
+def list_unchanged_notes(run: RunScores) -> list[str]:
+    """Return notes on stages that changed few or no requests in the first draw of every sample,
     which explains a delta of zero."""
     rivals, arms = find_baselines(run), []
     for scores in run.points:
@@ -288,7 +293,7 @@ def unchanged(run: RunScores) -> list[str]:
 
 
 def describe_unchanged(arms: Arms) -> list[str]:
-    """Return a sentence for each slot whose settings changed no or few requests, and for stages
+    """Return a sentence for each slot whose settings changed few or no requests, and for stages
     that found nothing on most samples."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
@@ -312,7 +317,7 @@ def describe_unchanged(arms: Arms) -> list[str]:
 
 
 def _group_by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
-    """Yield, for every slot, the arms that differ in nothing else."""
+    """Yield, for every slot, the arms that differ only in that slot."""
     alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[ArmRequests]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
     for arm in arms:
@@ -339,7 +344,8 @@ def _compare_with_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
 
 
 def _group_by_requests(arms: Arms) -> list[list[ArmRequests]]:
-    """Return classes of arms that sent identical requests for every sample known to both."""
+    """Return classes of arms that sent identical requests for every sample for which both requests
+    are known."""
     classes = list[list[ArmRequests]]()
     for arm in arms:
         for alike in classes:
@@ -405,5 +411,5 @@ def _prefix_each(tasks: Sequence[str]) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """List the first few names, each once, and the number of others."""
+    """List the first few names, each of them once, and the number of other names."""
     return format_list(list(dict.fromkeys(names)), MAX_NAMED_ARMS)

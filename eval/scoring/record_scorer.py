@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 
 NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
 Prices = Mapping[str, Mapping[str, float]]
-"""Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own model, others
-are named by their identity."""
+"""Prices per million tokens (`in`, `out`, `cached`) by model: "" stands for the point's own model,
+others are named by their identity."""
 JudgementsByRecord = Mapping[JudgedReply, Mapping[str, Judgement]]
-"""The judgements of one judge, first by record and text, then by the judge's pass."""
+"""The judgements of one judge, by record and text, and then by the judge's pass."""
 
 
 READING_STEPS = ("__call__", "read", "read_masked", "read_reply")
 """The methods through which a text reader is called as a stage."""
 MAX_CACHED_SAMPLES, MAX_CACHED_REPLIES = 5_000, 20_000
-"""The largest numbers of samples and of replies that are cached."""
+"""The largest number of samples, and of replies, that are cached."""
 
 
 class ReadingCache:
@@ -68,14 +68,15 @@ class ReadingCache:
         self._samples = dict[int, tuple[SampleRow, Sample]]()
 
     def identify_rules(self, *rules: object) -> object:
-        """Return an identifier for these objects, equal for equal objects that can be hashed."""
+        """Return an identifier for these objects, which is the same for equal objects that can be
+        hashed."""
         try:
             return self._rules.setdefault(rules, len(self._rules))
         except TypeError:
             return object()
 
     def get_result(self, row: SampleRow, key: Hashable) -> tuple[ReadResult, Score] | None:
-        """Return the cached result for this sample and key, if there is one."""
+        """Return the cached result for this sample and key, or None."""
         found = self._results.get((id(row), key))
         return found[1] if found and found[0] is row else None
 
@@ -98,13 +99,13 @@ class ReadingCache:
 
 @dataclass(frozen=True)
 class RecordScorer:
-    """Extracts answers from records with one reader, which may not call a model, and compares them
-    with the correct answers.
+    """Extracts answers from records with one reader, which may not call a model, and compares the
+    answers with the correct ones.
 
-    `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
-    its grade of a description, its comparison with the correct answer, and its answer in a pass
-    over every reply, replace the reader's answer; its answer in the pass over unreadable replies is
-    used only for a reply that the reader could not read.
+    `scorer` is the benchmark's own comparison, if it has one. `judgements` holds the judgements of
+    one judge. Three of them replace the reader's answer: the grade of a description, the comparison
+    with the correct answer, and the answer in a pass over every reply. The answer in the pass over
+    unreadable replies is used only for a reply that the reader could not read.
     """
 
     folder: RunFolder
@@ -187,8 +188,8 @@ class RecordScorer:
         return result
 
     def _score(self, record: Record, row: SampleRow) -> tuple[ReadResult, Score]:
-        """Return the result and score of a record without judgements. Those of a plain reply are
-        cached for equal replies to the sample."""
+        """Return the result and score of a record without judgements. The result for a plain reply
+        is cached for equal replies to the same sample."""
         calls = record.calls
         reply = calls[-1].get("reply") if calls and self.reads_only_reply else None
         key: Hashable = None
@@ -248,8 +249,8 @@ class RecordScorer:
         return found or self._read_as_stage(record, row)
 
     def _read_reply(self, reader: TextReader, record: Record, row: SampleRow) -> ReadResult | None:
-        """Return what `_read_as_stage` would return, but without rebuilding the conversation, for a
-        reader that does not use it; None if anything is unusual."""
+        """Return the result of `_read_as_stage` without rebuilding the conversation, for a reader
+        that does not use it; return None in unusual cases."""
         try:
             if record.marks is not None:
                 [*map(mark_from_dict, record.marks)]  # a damaged one is reported
@@ -268,8 +269,9 @@ class RecordScorer:
 
     @cached_property
     def _text_reader(self) -> TextReader | None:
-        """The reader, if its result depends only on the reply and the sample's texts; None if it
-        overrides a step around `read_text`, because it may use the whole conversation."""
+        """The reader, if its result depends only on the reply and the sample's texts; None if the
+        reader overrides a step around `read_text`, because then it may use the whole
+        conversation."""
         reader = self.reader
         if not isinstance(reader, TextReader):
             return None
@@ -285,7 +287,8 @@ class RecordScorer:
 
     @cached_property
     def _rules(self) -> object:
-        """An identifier of the reader and scorer, equal for equal ones."""
+        """An identifier of the reader and scorer, which is the same for equal readers and
+        scorers."""
         return self.memory.identify_rules(self.reader, self.scorer)
 
     @cached_property
@@ -318,7 +321,7 @@ def _get_letters(count: int) -> tuple[str, ...]:
 
 
 def _get_judge_scores(judged: Mapping[str, Judgement]) -> dict[str, float]:
-    """Return the scores that judges gave, by criterion, without the comparison with the correct
+    """Return the scores that judges gave, by criterion, leaving out the comparison with the correct
     answer."""
     marks = dict[str, float]()
     for line in judged.values():
@@ -355,8 +358,8 @@ def sum_costs(record: Record, prices: Prices) -> float | None:
     """Return the list price of the record's calls; None if a model that was called has no prices,
     or its tokens were not counted.
 
-    A reply from the cache counts at its original cost. Input tokens from the server's own cache
-    cost `cached` if that price is given. A request that the filter refused has no tokens.
+    A reply from the cache counts at the original cost of the reply. Input tokens from the server's
+    own cache cost `cached` if that price is given. A request that the filter refused has no tokens.
     """
     if not prices:
         return None
@@ -372,10 +375,9 @@ def sum_costs(record: Record, prices: Prices) -> float | None:
 
 
 def estimate_price(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
-    """Return the list price of these tokens, where some input tokens may come from the server's own
-    cache.
+    """Return the list price of these tokens, some of which may come from the server's own cache.
 
-    A server that reports more cached than input tokens does not include the cached ones in the
+    If a server reports more cached tokens than input tokens, it does not count the cached ones as
     input.
     """
     fresh = usage.tokens_in - (usage.cached_tokens if usage.cached_tokens <= usage.tokens_in else 0)

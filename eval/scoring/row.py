@@ -1,5 +1,4 @@
-"""The rows of report.csv: their columns, their means over tasks, and their comparison with a
-baseline.
+"""The rows of report.csv: their columns, means over tasks, and comparisons with a baseline.
 
 With several draws, the value of a sample is the mean over its draws; intervals and tests are over
 samples, and verdicts are counted per draw.
@@ -37,8 +36,8 @@ class Row:
     """A row of the long table. Shares lie in 0..1, and None (empty in the file) means "does not
     apply".
 
-    Counts, tokens and cost are repeated in the row of every metric of an arm: to avoid double
-    counting, sum them only over the rows of `accuracy`.
+    Counts, tokens and cost are repeated in the row of every metric of an arm; to avoid counting
+    them twice, sum them only over the rows of `accuracy`.
     """
 
     run: str  # name of the run folder
@@ -132,7 +131,7 @@ COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 
 
 def make_empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
-    """Return the row of an arm, or of one slice of it, without any metric."""
+    """Return the row of an arm, or of a slice of it, without a metric."""
     point = scores.point
     return Row(
         run.name,
@@ -150,8 +149,8 @@ def make_empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
 
 
 def fill_row(row: Row, metric: Metric) -> Row:
-    """Return the row of a metric: the mean of its units with `share_interval`, or the value that
-    the metric sets itself."""
+    """Return the row of a metric: the mean of its units with an interval from `share_interval`, or
+    the value that the metric itself sets."""
     n, units = len(metric.units), None
     if n:
         names = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
@@ -180,11 +179,11 @@ def _set_interval(row: Row, mean: Row | Estimate) -> Row:
 
 
 def make_arm_rows(scores: PointScores, row: Row) -> list[Row]:
-    """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the columns
-    that they share.
+    """Return the rows of one arm (or of a slice of it), one for each metric; `row` holds the
+    columns that these rows share.
 
-    Samples that were not asked count in none of the rows. A row "missing", with the missing share
-    of the planned draws, is added only if there are such draws.
+    Samples that were not asked count in none of the rows. If draws are missing, a row "missing"
+    gives their share of the planned draws.
     """
     columns, missing = scores.columns, scores.missing
     costs, verdicts = columns.get_costs(), columns.count_verdicts()
@@ -211,10 +210,10 @@ def make_arm_rows(scores: PointScores, row: Row) -> list[Row]:
 
 def make_macro_row(rows: Rows) -> Row:
     """Return the unweighted mean over tasks; a task swept over several variants counts as one task,
-    with their mean.
+    with the mean of its variants.
 
-    Its interval counts a question that several variants ask, and a picture that several tasks show,
-    once.
+    For the interval, a question that several variants ask counts once, and so does a picture that
+    several tasks show.
     """
     variants = defaultdict[str, list[Row]](list)
     for row in rows:
@@ -243,8 +242,8 @@ def make_macro_row(rows: Rows) -> Row:
 
 
 def make_micro_row(rows: Rows) -> Row:
-    """Return the mean over all samples of all tasks as one set, in which tasks are weighted by
-    their size.
+    """Return the mean over the samples of all tasks together, so that tasks are weighted by their
+    size.
 
     A question asked by several variants is one cluster, and so are questions of several tasks about
     one picture.
@@ -268,8 +267,8 @@ def make_micro_row(rows: Rows) -> Row:
 
 
 def _pool_units(rows: Rows, weight: float = 1.0) -> Stratum | None:
-    """Return the units behind several rows as one set, each varying around the mean of its row;
-    None if a row is a reference level, which has no units."""
+    """Return the units behind several rows as one set, in which each unit varies around the mean of
+    its row; None if a row is a reference level, which has no units."""
     values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()
     for row in rows:
         if row.units is None:
@@ -281,8 +280,8 @@ def _pool_units(rows: Rows, weight: float = 1.0) -> Stratum | None:
 
 
 def _sum_rows(rows: Rows) -> Row:
-    """Return one row that sums the additive columns and joins the distinct splits, label versions
-    and readers."""
+    """Return one row with the sums of the additive columns and the distinct splits, label versions
+    and readers joined."""
     first, joined = rows[0], dict[str, Any]()
     for name in SUMMED_COLUMNS:
         given = [value for row in rows if (value := getattr(row, name)) is not None]
@@ -297,8 +296,8 @@ def _sum_rows(rows: Rows) -> Row:
 
 
 def accuracy_to_compare(scores: PointScores) -> Metric:
-    """Return the accuracy for a paired test, which excludes failed or missing samples instead of
-    counting them as wrong."""
+    """Return the accuracy for a paired test; failed and missing samples are excluded instead of
+    counting as wrong."""
     values = scores.comparable_values
     units = {name: values.get(name, 0.0) for name in scores.keyed_samples}
     failed = frozenset(units.keys() - values.keys())
@@ -306,8 +305,8 @@ def accuracy_to_compare(scores: PointScores) -> Metric:
 
 
 def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> ValueMatrix[Arm, tuple[int, str]]:
-    """Return the units of a metric of several arms on the same tasks, in the clusters of the first
-    arm; NaN where a unit failed."""
+    """Return the units of a metric for several arms on the same tasks, in the clusters of the first
+    arm; a unit that failed is NaN."""
     first, *others = arms.values()
     orders = [[*metric.units] for metric in first]
     if all(
@@ -354,9 +353,9 @@ def _stack_units(
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
     """Return the row with the paired comparison of a metric with the baseline.
 
-    Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools
-    the units of all pairs that both sides have and in which neither failed; the others are counted
-    as excluded.
+    Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools,
+    over all pairs, the units that both sides have and on which neither failed; the other units are
+    counted as excluded.
     """
     mine, theirs = zip(*pairs, strict=True)
     matrix = get_units({"mine": mine, "theirs": theirs})
@@ -393,7 +392,7 @@ def _drop_infinite(number: float) -> float | None:
 
 def correct_p_values(rows: Rows) -> list[Row]:
     """Return the rows with corrected p-values of accuracy. The comparisons on single tasks are one
-    family, those of the micro rows another."""
+    family; those of the micro rows are another."""
     return correct(
         rows,
         lambda row: row.p if row.metric == "accuracy" else None,

@@ -44,14 +44,14 @@ MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)
 CHAIN_STAGE = "prompting.wording.ChainOfThought"
 ROTATING_STAGES = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
 Rivals = Mapping[str, PointScores | None]
-"""The arm that each point is compared with, by point id."""
+"""By point id, the arm with which the point is compared."""
 
 
 def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Return, for each contestant, the rows of its tasks, their macro and micro, and slices by the
-    fields in `by` (meta fields or measurements).
+    """Return, for each contestant, the rows of its tasks, their macro and micro means, and slices
+    by the fields in `by` (meta fields or measurements).
 
-    Circular evaluation, turns, majority and chance follow at the end.
+    The rows of circular evaluation, turns, majority and chance follow at the end.
     """
     rivals = find_baselines(run)
     by_contestant = defaultdict[str, list[PointScores]](list)
@@ -148,8 +148,8 @@ def _list_slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _make_level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Return the rows of the majority and chance levels: of all tasks, their macro and micro means,
-    benchmark totals and slices."""
+    """Return the rows of the majority and chance levels: for all tasks, for the macro and micro
+    means, for benchmark totals and for slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = defaultdict[str, list[Row]](list)
     rows, own, totals = list[Row](), list[Row](), list[Row]()
@@ -181,8 +181,8 @@ def make_reference_rows(scores: PointScores, plain: Row) -> list[Row]:
     metric that has a chance level, and, if the benchmark's scorer knows it, the best guesser who
     sees the image without marks and question.
 
-    There is no majority row if the stored key is not an answer but, for example, the number of
-    points that a judge can give.
+    There is no majority row if the stored key is not an answer but, for example, a maximum number
+    of points.
     """
     samples, scorer, rows = scores.keyed_samples, scores.scorer, list[Row]()
     if not samples:
@@ -207,8 +207,8 @@ def get_human_accuracies(run: RunScores) -> Mapping[str, float]:
     """Return human accuracies in percent, by task, `task.metric` or total: the rows of `published:`
     that are marked `people`.
 
-    Rows of a split that is not the task's (for a total: not any task's) are left out. If several
-    rows have the same name, the first counts.
+    Rows of a split other than the task's (for a total, other than any task's) are left out. If
+    several rows have the same name, the first one counts.
     """
     levels = dict[str, float]()
     for row in (run.config.get("published") or {}).values():
@@ -219,8 +219,8 @@ def get_human_accuracies(run: RunScores) -> Mapping[str, float]:
 
 
 def comes_from_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
-    """Return whether a value in a row of `published:` belongs to another split than the run's, if
-    both name one."""
+    """Return whether a value in a row of `published:` belongs to a split other than the run's, if
+    both name a split."""
     wanted, task = published.get("split"), name.partition(".")[0]
     splits = {scores.point.task: scores.point.facts.get("split") for scores in run.points}
     asked = [splits[task]] if task in splits else [*splits.values()]
@@ -228,8 +228,8 @@ def comes_from_another_split(run: RunScores, published: Mapping[str, Any], name:
 
 
 def list_published_names(row: Row) -> tuple[str, ...]:
-    """Return the names that `published:` may use for this value: the task, `task.metric`, or the
-    metric of a total."""
+    """Return the names that `published:` may use for the value of this row: the task,
+    `task.metric`, or the metric of a total."""
     if row.metric == "accuracy":
         return (row.task_name or row.task,)
     return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
@@ -239,8 +239,8 @@ def list_published_names(row: Row) -> tuple[str, ...]:
 
 
 def list_task_metrics(scores: PointScores) -> list[Metric]:
-    """Return the metrics of the task's scorer; a metric over samples that sets no clusters gets the
-    clusters of the samples."""
+    """Return the metrics of the task's scorer; if a metric over samples sets no clusters, it gets
+    the clusters of the samples."""
     scorer: Scorer | None = scores.scorer
     metrics = list[Metric]()
     for metric in scorer.metrics(scores) if scorer and not scores.failure else ():
@@ -251,8 +251,8 @@ def list_task_metrics(scores: PointScores) -> list[Metric]:
 
 
 def _list_judge_metrics(scores: PointScores) -> Iterator[Metric]:
-    """Yield `cot_score` and its criteria, and the metrics of steps: means over the replies that a
-    judge graded."""
+    """Yield `cot_score`, its criteria, and the metrics of steps, which are means over the replies
+    that a judge graded."""
     judged = map(parse_values, scores.columns.count_by_judge_scores())
     criteria = dict.fromkeys(name for values in judged for name in values)
 
@@ -275,8 +275,8 @@ def list_metric_rows(
     """Yield a row for each metric of the task's scorer, of a judge, and of measurements by stages,
     compared with the rival on the metric's own units.
 
-    Slices of slices are left out, because they would need one row for every pair of values; so are
-    comparisons and measurements of slices.
+    Slices of slices are left out, because they would need one row for every pair of values.
+    Comparisons and measurements of slices are left out, too.
     """
     mine, theirs = (
         [
@@ -303,7 +303,7 @@ def list_metric_rows(
 
 
 def _list_total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
-    """Yield the totals of every benchmark whose subtasks each occur exactly once, for one
+    """Yield the totals of every benchmark of which each subtask occurs exactly once, for one
     contestant or chance level."""
     suites = defaultdict[str, list[tuple[Scorer, str]]](list)
     for scores in arms:

@@ -26,7 +26,7 @@ def is_same_text(answer: str, key: str) -> bool:
     """Return whether an answer equals the correct answer `key`.
 
     Case, white space, a leading bullet, enclosing quotation marks or brackets, and a final full
-    stop are ignored. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same,
+    stop are ignored. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same, but
     amounts in two currencies are not.
     """
     given = _fold(answer)

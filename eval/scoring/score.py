@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MIN_STORED_BYTES = 1 << 19
-"""The smallest size of records.jsonl (about 700 records) for which verdicts are stored."""
+"""The smallest size in bytes of a records.jsonl whose verdicts are stored (about 700 records)."""
 
 
 def score_run(
@@ -49,12 +49,13 @@ def score_run(
 ) -> RunScores:
     """Read and score the records of a run's current plan, or, with `all_arms`, of all its plans.
 
-    `reader` replaces the readers of the run. Readers and the benchmarks' scorers are the objects of
-    `plan` if the run was just made from it; otherwise they are built from points.yaml, with classes
-    of looktwice and the loaded `plugins`. If the run was judged, the judgements of one judge are
-    used: `judge` names it, "" takes the one with the most verdicts in each pass, "none" uses none.
-    No judge is called here. Raises RunError if `folder` is not a run folder, and if a class of a
-    plugin is missing. A reader that raises makes only that record FAILED.
+    If `reader` is given, it replaces the readers of the run. Readers and the benchmarks' scorers
+    are the objects of `plan` if the run was just made from it; otherwise they are built from
+    points.yaml, with classes of looktwice and the loaded `plugins`. If the run was judged, the
+    judgements of one judge are used: `judge` names it, "" takes the one with the most verdicts in
+    each pass, "none" uses none. No judge is called here. Raises RunError if `folder` is not a run
+    folder, and if a class of a plugin is missing. If a reader raises an exception, only that record
+    is FAILED.
     """
     judged = read_judgements(folder.path, judge)
     present, older = folder.current_and_earlier_points
@@ -98,9 +99,9 @@ def score_records(
     whole: bool,
     keep: bool,
 ) -> RunColumns:
-    """Score every record that one of the points reads. Unless `whole`, draws that a point no longer
-    has are not scored. With `keep`, verdicts stored in the run's folder are reused, and new ones
-    are stored there."""
+    """Score every record that one of the points reads. Draws that a point no longer has are scored
+    only if `whole` is true. With `keep`, verdicts stored in the run's folder are reused, and new
+    ones are stored there."""
     places = {
         task: {name: place for place, name in enumerate(rows)}
         for task, rows in folder.samples_by_task.items()
@@ -155,8 +156,8 @@ def pause_collection() -> Iterator[None]:
 def _map_clusters_by_task(
     folder: RunFolder, points: Sequence[PointRow]
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return the cluster of each sample, by task name and sample id. It is taken from the task's
-    first variant, because other variants may change the pictures."""
+    """Return the cluster of each sample, by task name and sample id. Clusters are taken from the
+    task's first variant, because other variants may change the pictures."""
     clusters = defaultdict[str, dict[str, str]](dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
         for name, row in folder.samples_by_task.get(task_id, {}).items():
@@ -180,8 +181,7 @@ def _set_reader_names(scores: PointScores) -> PointScores:
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """Builds the scorers of a run's records: from the arms of its plan, or else from
-    points.yaml."""
+    """Builds the scorers of a run's records, from the arms of its plan or else from points.yaml."""
 
     folder: RunFolder
     plan: Plan | None = None

@@ -1,4 +1,4 @@
-"""The answer after every turn, scored as if it had been the last.
+"""The answer after every turn, scored as if that turn had been the last.
 
 Stages record which call ended each turn (`turn_call`, and for a vote the majority so far,
 `turn_vote`). Replies are read when a run is scored, so another reader reads the turns again. In a
@@ -30,9 +30,9 @@ LOOKING_REASON = "looking"
 
 @dataclass(frozen=True)
 class Turns:
-    """The answers that one record would have given after each turn; the last is its final answer.
-    Tokens and cost are those up to that turn. A turn that ended in a look (tool call) has no answer
-    yet: its reason is LOOKING_REASON."""
+    """The answers that one record would have given after each turn; the last one is its final
+    answer. Tokens and cost count everything up to that turn. A turn that ended in a look (tool
+    call) has no answer yet: its reason is LOOKING_REASON."""
 
     sample: str
     scored: tuple[ScoredRecord, ...]
@@ -43,21 +43,21 @@ class Turns:
         return self.scored[min(turn, len(self.scored) - 1)]
 
     def spent(self, turn: int, tokens: bool) -> float:
-        """Return the tokens used up to the end of a turn, or without `tokens` the number of turns
-        so far."""
+        """Return the tokens used up to the end of a turn, or, if `tokens` is false, the number of
+        turns so far."""
         scored = self.at(turn)
         return scored.tokens_in + scored.tokens_out if tokens else min(turn + 1, len(self.scored))
 
     def first(self, holds: Callable[[Turns, int], bool]) -> int:
-        """Return the first turn for which `holds` is true, or else the last turn."""
+        """Return the first turn for which `holds` returns True, or else the last turn."""
         end = len(self.scored) - 1
         return next((turn for turn in range(end) if holds(self, turn)), end)
 
 
 @dataclass(frozen=True)
 class ArmTurns:
-    """The turns of every record of an arm that has more than one and did not fail, on samples with
-    a correct answer."""
+    """The turns of an arm's records, for every record that has more than one turn and did not fail,
+    on samples with a correct answer."""
 
     scores: PointScores
     records: tuple[Turns, ...]
@@ -69,8 +69,8 @@ class ArmTurns:
 
     @property
     def shown_turns(self) -> list[int]:
-        """The turns to show: the first `MAX_TURNS`; if there are more, the last turn takes the
-        place of the last of these."""
+        """The turns to show: the first `MAX_TURNS`; if there are more, the last turn replaces the
+        last of these."""
         return [*range(min(MAX_TURNS - 1, self.last)), self.last]
 
     @property
@@ -79,8 +79,8 @@ class ArmTurns:
         return self.scores.clusters_of(turns.sample for turns in self.records)
 
     def mean(self, turn: int, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
-        """Return the mean of a value of the answers after a turn, by sample, over the draws that
-        have it."""
+        """Return, by sample, the mean of a value of the answers after a turn, over the draws that
+        have this value."""
         draws = defaultdict[str, list[float]](list)
         for turns in self.records:
             if (number := value(turns.at(turn))) is not None:
@@ -89,8 +89,8 @@ class ArmTurns:
 
     @cached_property
     def values(self) -> ValueMatrix[int, str]:
-        """The score of every sample after each turn, as the mean over its draws; NaN if no draw has
-        an answer yet."""
+        """The score of every sample after each turn, averaged over the sample's draws; NaN if no
+        draw has an answer yet."""
 
         def value(scored: ScoredRecord) -> float | None:
             return None if scored.reason == LOOKING_REASON else scored.score.value

@@ -283,9 +283,7 @@ class ArmLine:
     @property
     def cleaned(self) -> str:
         """The accuracy on the cleaned set, and the number of its samples."""
-        values = [
-            value for name, value in self.scores.comparable_values.items() if name in self.kept
-        ]
+        values = [n for name, n in self.scores.comparable_values.items() if name in self.kept]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:

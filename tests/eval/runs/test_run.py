@@ -19,7 +19,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring import Verdict
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import list_notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
@@ -399,11 +399,11 @@ def test_a_limited_run_is_reported_as_such(tmp_path: Path) -> None:
     one, file = point(Greys(6)), tmp_path / "run.yaml"
     run(one, tmp_path, limit=2)()
     facts = RunFolder(tmp_path).facts
-    said = notes(score_run(RunFolder(tmp_path)))
+    said = list_notes(score_run(RunFolder(tmp_path)))
     assert said == ["asked in part (limit 2): greys: 2 of 6 samples"] and facts["finished"] is True
     file.write_text(file.read_text().replace(facts["started"], "before"))
     run(one, tmp_path)()
-    assert notes(score_run(RunFolder(tmp_path))) == []
+    assert list_notes(score_run(RunFolder(tmp_path))) == []
     assert RunFolder(tmp_path).facts["started"] == "before"
 
 
