@@ -80,10 +80,10 @@ EQUIVALENT = {
     "eval/scoring/run_rows.py make_reference_rows: 0 -> -1": (
         "the first of one most common key is the last"
     ),
-    "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> 1.0": (
+    "eval/scoring/run_rows.py make_comparable_accuracy: 0.0 -> 1.0": (
         "the value of a failed unit is never compared"
     ),
-    "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> -1.0": (
+    "eval/scoring/run_rows.py make_comparable_accuracy: 0.0 -> -1.0": (
         "the value of a failed unit is never compared"
     ),
     "eval/scoring/run_rows.py compare: 0 -> -1": (

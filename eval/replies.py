@@ -64,7 +64,7 @@ def get_subtask_of_idx(idx: str) -> str:
 def load_answer_key(file: Path) -> dict[str, str]:
     """Read an answer key, a JSON object that maps the id of a sample to "(X)" or "X"; return all as
     "(X)". Raises TaskError."""
-    expected = "a JSON object from the id of each sample to a letter, such as '(A)' or 'A'"
+    expected = "a JSON object that maps the id of each sample to a letter, such as '(A)' or 'A'"
     try:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:

@@ -48,7 +48,7 @@ MAX_CHANGES = 4  # significant changes that a sentence lists
 MAX_DETAILED_TASKS = 3
 MAX_FLIPS, SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
-    *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
+    *("warning", "unfinished", "partly asked", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
 )
 """The prefixes of the table notes that are shown with the findings."""

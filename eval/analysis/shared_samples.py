@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from looktwice.eval.scoring.verdict import PointScores, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
+    compute_majority_value,
     fleiss_kappa,
-    majority_value,
     swap_rate_over_halves,
 )
 from looktwice.eval.statistics.intervals import (
@@ -98,7 +98,9 @@ class SharedSamples:
     @property
     def majority(self) -> Estimate:
         """The accuracy of the most frequent answer."""
-        votes = map(majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float))
+        votes = map(
+            compute_majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float)
+        )
         return bootstrap_mean([*votes], self.values.clusters)
 
     @property

@@ -107,19 +107,21 @@ def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
 
 def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
     forced = bool(phrases.FORCED_CHOICE_PATTERN.search(sentence))
-    text = sentence if forced else phrases.SUBORDINATE_PATTERN.sub("", sentence)
+    text = sentence if forced else phrases.SUBORDINATE_CLAUSE_PATTERN.sub("", sentence)
     if phrases.NO_SINGLE_CHOICE_PATTERN.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
     if not find_tagged_letters(text) or (
         phrases.UNDECIDED_SENTENCE_PATTERN.search(text) and not forced
     ):
         return
-    yield from _find_claims_by_predicate(text, words.strong, Weight.PREFERRED, words)
-    yield from _find_claims_by_comparison(text, words.strong, letters, words.allows_equality)
-    if words.weak:
-        yield from _find_claims_by_predicate(text, words.weak, Weight.DESCRIBED, words)
-    if words.opposite:
-        yield from _find_claims_by_opposite(text, words.opposite, letters, words.allows_equality)
+    yield from _find_claims_by_predicate(text, words.strong_words, Weight.PREFERRED, words)
+    yield from _find_claims_by_comparison(text, words.strong_words, letters, words.allows_equality)
+    if words.weak_words:
+        yield from _find_claims_by_predicate(text, words.weak_words, Weight.DESCRIBED, words)
+    if words.opposite_words:
+        yield from _find_claims_by_opposite(
+            text, words.opposite_words, letters, words.allows_equality
+        )
     if words.claim_pattern:
         yield from _find_claims_by_phrase(text, words.claim_pattern, Weight.PREFERRED)
     if words.allows_equality:
@@ -131,7 +133,7 @@ def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) ->
         phrases.PREFERENCE_PATTERN,
     ):
         yield from _find_claims_by_phrase(text, wording, Weight.DECLARED)
-    yield from _find_claims_by_phrase(text, phrases.MARKED_PATTERN, Weight.MARKED)
+    yield from _find_claims_by_phrase(text, phrases.MARKED_ANSWER_PATTERN, Weight.MARKED)
     settled = chain.from_iterable(
         wording.finditer(text) for wording in phrases.CONTRASTED_CHOICE_PATTERNS
     )

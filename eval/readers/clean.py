@@ -216,9 +216,9 @@ def _compile_table(language: str) -> tuple[tuple[Pattern, str], ...]:
     """Compile a language's table into patterns with their translations. In languages with spaces
     between words, patterns match whole words."""
     spaced = language not in ("zh", "ja")
-    from looktwice.eval.readers.gloss_tables import TABLES
+    from looktwice.eval.readers.gloss_tables import GLOSS_TABLES
 
-    lines = [line.rpartition(" = ") for line in TABLES[language].strip().splitlines()]
+    lines = [line.rpartition(" = ") for line in GLOSS_TABLES[language].strip().splitlines()]
     return tuple(
         (
             pattern(rf"(?<!\w)(?:{source})(?!\w)" if spaced else source),

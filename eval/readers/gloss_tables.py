@@ -373,5 +373,5 @@ _JAPANESE = rf"""
 [はが](?!い) = is
 です(?!が) = .
 """
-TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
+GLOSS_TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
 """The table of each language, by language code."""

@@ -231,15 +231,15 @@ class MentionTagger:
     """A function that replaces each mention of a choice in a cleaned reply by a tag. `letters` are
     the letters of the choices, such as "ABCD".
 
-    `texts` are the patterns that name a choice by its text; `ordinal` is True if the choices are
-    ordinals ("the second image"), `numbered` if "option 2" means the second choice, because no
-    choice is a number itself.
+    `text_patterns` are the patterns that name a choice by its text; `are_ordinals` is True if the
+    choices are ordinals ("the second image"), `numbers_name_choices` if "option 2" means the second
+    choice, because no choice is a number itself.
     """
 
     letters: str
-    texts: tuple[tuple[str, TextPattern], ...]
-    ordinal: bool
-    numbered: bool
+    text_patterns: tuple[tuple[str, TextPattern], ...]
+    are_ordinals: bool
+    numbers_name_choices: bool
 
     def __call__(self, text: str) -> str:
         """Return the text with one tag per mention; a few letters beyond the choices are tagged,
@@ -248,7 +248,7 @@ class MentionTagger:
         Lowercase letters in tags stand for choices that are named by their texts, until these tags
         are merged with the others.
         """
-        if self.ordinal:
+        if self.are_ordinals:
             text = _OTHER_ORDINAL_PATTERN.sub(r"\g<0> image", text)
             text = _ORDINALS_JOINED_PATTERN.sub(
                 lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text
@@ -259,9 +259,9 @@ class MentionTagger:
                 ),
                 text,
             )
-        if self.numbered:
+        if self.numbers_name_choices:
             text = _NUMBERED_CHOICE_PATTERN.sub(self._tag_number, text)
-        for letter, named in self.texts:
+        for letter, named in self.text_patterns:
             text = named.replace(text, tag(letter.lower()))
         if may_contain(text, "A "):
             text = _DECLARED_A_PATTERN.sub(rf"\1{tag('A')}", text)

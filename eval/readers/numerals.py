@@ -20,13 +20,15 @@ _HALVES_PATTERN = pattern(
 )
 _HALF_DOZEN_PATTERN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
 _SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{SCALE_WORD})\W*\Z")
-_COMPOSED_PATTERN = pattern(
+_NUMBER_WORDS_PATTERN = pattern(
     rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{NUMBER_WORD})[\s-]+(?:{SCALE_WORD}|dozen)\b"
     rf"(?:(?:\s+and\s+|[\s-]+)(?:{NUMBER_WORD}|{SCALE_WORD})(?!\w))*",
     rf"(?<![\w-])(?:{NUMBER_WORD})[\s-]+dozens\b",
     rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
 )
-_SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
+_SEPARATED_NUMBER_PATTERN = re.compile(
+    r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)"
+)
 _PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
 _ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{NUMBER_WORD})(?![\w-])")
 COUNTED_OBJECTS_PATTERN = pattern(
@@ -72,8 +74,8 @@ def write_in_digits(text: str) -> str:
     text = _HALF_DOZEN_PATTERN.sub("6", text)
     if alone := _SCALE_ALONE_PATTERN.match(text):
         text = f"a {alone[0].strip()}"
-    text = _COMPOSED_PATTERN.sub(_replace_number_words, text)
-    return _SEPARATED_PATTERN.sub(lambda number: re.sub(r"\D", "", number[0]), text)
+    text = _NUMBER_WORDS_PATTERN.sub(_replace_number_words, text)
+    return _SEPARATED_NUMBER_PATTERN.sub(lambda number: re.sub(r"\D", "", number[0]), text)
 
 
 @lru_cache(maxsize=8192)
@@ -102,7 +104,7 @@ def normalize_counts(text: str, question: str = "") -> str:
 
 def count_list_items(text: str) -> int:
     """Return the length of a numbered list in a reply without other numbers, or 0."""
-    runs = list(_list_numbers(text))
+    runs = list(_find_list_numbers(text))
     if len(runs) < 2 or _NO_COUNT_PATTERN.search(text):
         return 0
     return 0 if _ANY_NUMBER_PATTERN.search(_strip_list_numbers(text)) else len(runs)
@@ -123,18 +125,18 @@ def get_stem(noun: str) -> str:
 
 
 def _strip_list_numbers(text: str) -> str:
-    starts = {number.start("number"): number for number in _list_numbers(text)}
+    starts = {number.start("number"): number for number in _find_list_numbers(text)}
     return _LIST_NUMBER_PATTERN.sub(
         lambda number: "\n- " if number.start("number") in starts else number[0], text
     )
 
 
-def _list_numbers(text: str) -> Iterator[Match]:
+def _find_list_numbers(text: str) -> Iterator[Match]:
     """Yield the numbers of lists that are numbered from 1, at line starts or within a line."""
     run = list[Match]()
     for number in _LIST_NUMBER_PATTERN.finditer(text):
         value = int(number["number"])
-        if value == 1 and _may_begin(text, number):
+        if value == 1 and _may_begin_item(text, number):
             yield from run if len(run) > 1 else ()
             run = [number]
         elif run and value == len(run) + 1 and number["close"] == run[0]["close"]:
@@ -142,7 +144,7 @@ def _list_numbers(text: str) -> Iterator[Match]:
     yield from run if len(run) > 1 else ()
 
 
-def _may_begin(text: str, number: Match) -> bool:
+def _may_begin_item(text: str, number: Match) -> bool:
     if number["line"] is not None:
         return True
     before = text[: number.start("open")].rstrip()[-1:]

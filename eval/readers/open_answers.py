@@ -79,7 +79,7 @@ _ABSENT_PATTERN = pattern(
 )
 _SKIPPED_WORDS = {"the", "of", "these", "those", "different", "total", "distinct"}
 _ADJECTIVES = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
-_JOINED_SCRIPT_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
+_UNSPACED_SCRIPT_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _LETTER_SEPARATOR = r"(?:[\s,\-&]|\band\b)+"
 _LETTER_END = r"(?![A-Za-z]|'[a-z])"
 _LETTER_RUN_PATTERN = re.compile(
@@ -155,7 +155,7 @@ def find_asked_number(text: str, question: str) -> str | None:
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _SKIPPED_WORDS]
     number = rf"({_DIGITS_PATTERN.pattern}|{_NUMBER_WORDS_PATTERN.pattern})"
-    if _JOINED_SCRIPT_PATTERN.search(noun):
+    if _UNSPACED_SCRIPT_PATTERN.search(noun):
         words = re.escape(noun)
         counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
         absent = rf"\bno [^,.]{{0,9}}{words}"

@@ -172,7 +172,7 @@ CONTRASTED_CHOICE_PATTERNS = (
     pattern(rf"(?:[,;]|\b(?:but|shows|that)) {CHOICE_TAG} is\W*$"),
 )
 """Match "Not Y but X" and "X it is"."""
-_STATES_PATTERN = pattern(
+_STATEMENT_START_PATTERN = pattern(
     r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude"
     r"|actually|fact))"
     r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is"
@@ -207,7 +207,7 @@ EQUALITY_PATTERN = pattern(
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE_TAG}"
 )
 """Matches "They are X", if the choice X says that the others do not differ ("about the same")."""
-MARKED_PATTERN = pattern(
+MARKED_ANSWER_PATTERN = pattern(
     r"\b(?:my[_ ]answer|final[ _]answer)\b(?!"
     rf" chang)\s*(?:is)?\s*[:=]*\s*{CLAUSE_CHARACTER}{{0,20}}?{CHOICE_TAG}"
 )
@@ -238,7 +238,7 @@ UNDECIDED_SENTENCE_PATTERN = pattern(
     r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
 )
 """A sentence that is a question, a condition, a plan or a request, and therefore claims nothing."""
-SUBORDINATE_PATTERN = pattern(
+SUBORDINATE_CLAUSE_PATTERN = pattern(
     r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
     r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order"
     r" to|when)\b[^,\u27e6]*),\s*"
@@ -290,6 +290,6 @@ def begins_main_clause(before: str) -> bool:
     """Return whether a main clause that is not denied begins at the end of this text, before a
     choice or a predicate."""
     clause = before[-80:]
-    return _STATES_PATTERN.search(clause) is not None and not re.search(
+    return _STATEMENT_START_PATTERN.search(clause) is not None and not re.search(
         r"\b(?:less|un)\W?likely that\b", clause, re.I
     )

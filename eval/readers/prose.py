@@ -36,7 +36,7 @@ from looktwice.eval.readers.phrases import (
     UNDECIDED_SENTENCE_PATTERN,
 )
 from looktwice.eval.readers.reader import Reading
-from looktwice.eval.readers.vocabulary import REFUSED_PATTERN, Texts, may_contain, pattern
+from looktwice.eval.readers.vocabulary import REFUSAL_PATTERN, Texts, may_contain, pattern
 
 _TICKED_CHOICE_PATTERN = pattern(
     rf"(?m)(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
@@ -72,7 +72,7 @@ _CONTRAST_PATTERN = pattern(
     r"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in"
     rf" )*{TAG}\s*[,;]?"
 )
-_COMPARED_PATTERN = pattern(rf"\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}")
+_THAN_CHOICE_PATTERN = pattern(rf"\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}")
 _CUT_OFF_PATTERN = re.compile(r"\n\s*[A-Z]\Z")
 _DENIAL_PATTERN = pattern(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
@@ -134,7 +134,7 @@ def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
     if (tail := find_correction(tagged)) and (corrected := _read_declared(tail, asked)):
         return corrected
     if tail := find_second_thoughts(tagged):
-        reading = _decide(_collect_claims(tail, tail, asked), tail, asked.letters)
+        reading = _read_decisive_claim(_collect_claims(tail, tail, asked), tail, asked.letters)
         if reading.answer is not None:
             return reading
     claims = tuple(_collect_claims(text, tagged, asked))
@@ -142,7 +142,7 @@ def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
         first = _read_declared(left, asked)
         if first is not None and first.answer is not None:
             return first
-    return _decide(claims, tagged, asked.letters)
+    return _read_decisive_claim(claims, tagged, asked.letters)
 
 
 def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
@@ -154,7 +154,7 @@ def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
     if alone := ONLY_CHOICES_PATTERN.fullmatch(first) or _ALONE_IN_FRONT_PATTERN.search(first):
         return Reading.from_letter(alone[alone.lastindex or 1], asked.letters)
     plain = _select_statements(_collect_claims(tagged, tagged, asked))
-    return _decide(plain, tagged, asked.letters) if plain else None
+    return _read_decisive_claim(plain, tagged, asked.letters) if plain else None
 
 
 def _select_statements(claims: Iterable[Claim]) -> list[Claim]:
@@ -220,12 +220,12 @@ def _find_only_mention_claim(tagged: str, letters: str) -> Claims:
     for sentence in split_sentences(tagged):
         if named := {*find_tagged_letters(sentence)} & {*letters}:
             mentioned, last = mentioned | named, sentence
-    doubts = (NEGATED_PATTERN, UNDECIDED_SENTENCE_PATTERN, ILLUSION_PATTERN, _COMPARED_PATTERN)
+    doubts = (NEGATED_PATTERN, UNDECIDED_SENTENCE_PATTERN, ILLUSION_PATTERN, _THAN_CHOICE_PATTERN)
     if len(mentioned) == 1 and not any(doubt.search(last) for doubt in doubts):
         yield Claim(Weight.NAMED, mentioned.pop())
 
 
-def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
+def _read_decisive_claim(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
     """Read the last claim with the highest weight. Weak claims must agree, and do not count if the
     reply states that it cannot decide."""
     favoured, against = list[Claim](), set[str]()
@@ -256,7 +256,7 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
     if len(left) == 1:
         return Reading(left.pop())
     return Reading(
-        None, "refused" if REFUSED_PATTERN.search(tagged) else "unread: no choice is declared"
+        None, "refused" if REFUSAL_PATTERN.search(tagged) else "unread: no choice is declared"
     )
 
 
@@ -264,7 +264,7 @@ def _read_statement(text: str, question: str) -> Reading | None:
     """Read a statement as yes or no: a negated statement means no; a statement with all words of
     the question means yes."""
     if (
-        REFUSED_PATTERN.search(text)
+        REFUSAL_PATTERN.search(text)
         or UNDECIDED_PATTERN.search(text)
         or _UNSURE_PATTERN.search(text)
     ):

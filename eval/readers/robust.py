@@ -104,7 +104,7 @@ def read_choice(
     if asked.has_numbers:
         from looktwice.eval.readers.numerals import count_list_items, normalize_counts
 
-        listed = count_list_items(text) if asked.is_count else 0
+        listed = count_list_items(text) if asked.asks_for_count else 0
         text = str(listed) if listed else normalize_counts(text, question)
     named = filter_nameable(asked.texts, text)
     return _read_choice(text, named, asked.subtask, asked.question, asked.asks_for_wrong_choice)
@@ -119,7 +119,7 @@ class _Question(NamedTuple):
     subtask: str
     question: str | None
     has_numbers: bool
-    is_count: bool
+    asks_for_count: bool
     asks_for_wrong_choice: bool
 
 
@@ -127,7 +127,7 @@ class _Question(NamedTuple):
 def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) -> _Question:
     """Describe a question whose choices have the texts `own`, which `texts` holds in English."""
     yes_no = [choice.casefold() for choice in own] == ["yes", "no"]
-    counts, has_numbers, is_count = subtask == "Counting" or not texts, False, False
+    counts, has_numbers, asks_for_count = subtask == "Counting" or not texts, False, False
     if not all(map(begins_without_number, texts)):
         from looktwice.eval.readers.numerals import parse_whole_number, write_in_digits
 
@@ -137,12 +137,12 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
         from looktwice.eval.readers.open_answers import get_question_kind
 
         texts = tuple(map(write_in_digits, texts))
-        is_count = counts and get_question_kind(question, subtask) == "integer"
-        if is_count and not has_answer_words(subtask):
+        asks_for_count = counts and get_question_kind(question, subtask) == "integer"
+        if asks_for_count and not has_answer_words(subtask):
             subtask = "Counting"
     asked = question if yes_no or counts else None
     wrong = _ASKS_FOR_WRONG_PATTERN.search(question) is not None
-    return _Question(texts, subtask, asked, has_numbers, is_count, wrong)
+    return _Question(texts, subtask, asked, has_numbers, asks_for_count, wrong)
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply

@@ -184,7 +184,7 @@ RIGHT_WORDS = (
     "右",
     "오른쪽",
 )
-REFUSED_PATTERN = re.compile(
+REFUSAL_PATTERN = re.compile(
     r"\b(?:sorry|apologi[sz]e|unable|as an ai|just an ai|i'm an ai)\b|"
     r"\b(?:cannot|can't|can not|won't|not able to|unable to|don't|do not|couldn't)\s+(?:\w+ly\s+)?"
     r"(?:assist|help|answer|provide|comply|view|see(?! an?y?\b)|access|process|"
@@ -242,18 +242,18 @@ def has_letter_matching_ascii(text: str) -> bool:
 
 @dataclass(frozen=True)
 class AnswerWords:
-    """Words that describe the choice that is the answer: decisive ones (`strong`) and weaker ones
-    (`weak`).
+    """Words that describe the choice that is the answer: decisive ones (`strong_words`) and weaker
+    ones (`weak_words`).
 
-    `opposite` words describe a wrong choice ("farther"). `choice_follows` is True if the choice
-    comes after its words ("the camera moves to the left") and is never their subject;
+    `opposite_words` words describe a wrong choice ("farther"). `choice_follows` is True if the
+    choice comes after its words ("the camera moves to the left") and is never their subject;
     `allows_equality` is True if a choice may mean that two others do not differ ("about the same").
     The group `letter` of `claim_pattern` is the answer ("A is in front of B").
     """
 
-    strong: Pattern
-    weak: Pattern | None = None
-    opposite: Pattern | None = None
+    strong_words: Pattern
+    weak_words: Pattern | None = None
+    opposite_words: Pattern | None = None
     choice_follows: bool = False
     allows_equality: bool = False
     claim_pattern: Pattern | None = None
@@ -277,7 +277,7 @@ _VIEWER_WORDS = (
     r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b|"
     r" you\b))"
 )
-_POINT = "(?:the )?\u27e6"
+_TAG_START = "(?:the )?\u27e6"
 _MOTION_STEMS = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
 _CORRESPONDENCE_WORDS = AnswerWords(
     pattern(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST_WORDS),
@@ -292,7 +292,7 @@ _CORRESPONDENCE_WORDS = AnswerWords(
         r" (?:\W?REF\b|reference\b)"
     ),
 )
-_SUBTASKS: Mapping[str, AnswerWords] = {
+_SUBTASK_WORDS: Mapping[str, AnswerWords] = {
     "Relative_Depth": AnswerWords(
         pattern(
             rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER_WORDS}",
@@ -304,7 +304,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         pattern(
             r"\b(?:farther|further|farthest|furthest|more distant|is distant|background"
             r"|(?:greater|larger|longer) distance|far (?:bank|side|edge|end))\b",
-            rf"\bbehind(?= {_POINT})",
+            rf"\bbehind(?= {_TAG_START})",
             r"(?:\bnot|n't) (?:as|so) (?:close|near)\b",
         ),
         claim_pattern=pattern(
@@ -316,7 +316,9 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Relative_Reflectance": AnswerWords(
         pattern(r"\b(?:darker|darkest)\b"),
-        opposite=pattern(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
+        opposite_words=pattern(
+            r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"
+        ),
         allows_equality=True,
     ),
     "Object_Localization": AnswerWords(
@@ -414,7 +416,7 @@ _GENERAL_WORDS = AnswerWords(pattern(*_BEST_WORDS))
 def get_answer_words(subtask: str) -> AnswerWords:
     """Return the answer words of a BLINK subtask, whose name may have spaces or underscores; return
     general words for other subtasks."""
-    return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL_WORDS)
+    return _SUBTASK_WORDS.get(subtask.replace(" ", "_"), _GENERAL_WORDS)
 
 
 def has_answer_words(subtask: str) -> bool:

@@ -84,7 +84,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     if not any(runs.glob("*/points.yaml")):
         raise RunError(
             f"{runs} contains no runs; the records of the runs decide which replies are kept, so"
-            " name the folder that contains them"
+            " name the folder that contains the runs"
         )
     used, removed = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)

@@ -60,7 +60,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         yield f"studio: {_format_studio_command(run, sample)}"
 
 
-def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
+def render_sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
     """Return the page of one sample of this task, as `show_sample` writes it. Raises RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_by_task[task][sample]

@@ -316,17 +316,17 @@ class SampleRow:
 class SampleRows(Mapping[str, SampleRow]):
     """The samples of one task by id; the last line of a sample counts.
 
-    `are_keyed` is true if every line has a correct answer.
+    `have_answers` is true if every line has a correct answer.
     """
 
     def __init__(self) -> None:
         self._rows = dict[str, SampleRow | bytes]()
-        self.are_keyed = True
+        self.have_answers = True
 
     def add(self, row: SampleRow, kept: SampleRow | bytes) -> None:
         """Add a row, which is kept as an object or as a line."""
         self._rows[row.id] = kept
-        self.are_keyed &= row.answer is not None
+        self.have_answers &= row.answer is not None
 
     @cached_property
     def metas(self) -> Mapping[str, Mapping[str, Any]]:
@@ -337,7 +337,7 @@ class SampleRows(Mapping[str, SampleRow]):
         """Return only the samples with these ids."""
         some = SampleRows()
         some._rows = {name: row for name, row in self._rows.items() if name in names}
-        some.are_keyed = self.are_keyed
+        some.have_answers = self.have_answers
         return some
 
     def __getitem__(self, name: str) -> SampleRow:

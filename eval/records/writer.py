@@ -78,7 +78,7 @@ class RunWriter:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise RunError(
-                f"{self.path} is being written by another process; wait for it, or name another"
+                f"{self.path} is being written by another process; wait for that process to end, or name another"
                 " --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):

@@ -237,7 +237,7 @@ class ArmColumns:
         cost = self["cost"]
         return cost[~np.isnan(cost)].tolist()  # type: ignore[no-any-return]
 
-    def iterate_measured(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def iterate_measurements(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield (sample, measurements) for each record with measurements, sorted by sample and
         draw."""
         pool = self.pools["measured"].values

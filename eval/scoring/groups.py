@@ -54,15 +54,17 @@ def find_group_clusters(scores: PointScores, groups: Groups) -> dict[str, str]:
     other groups, belong to the same cluster."""
     of_cluster = dict[str, str]()
 
-    def first(cluster: str) -> str:
+    def find_root(cluster: str) -> str:
         while of_cluster.setdefault(cluster, cluster) != cluster:
             cluster = of_cluster[cluster]
         return cluster
 
     for members in groups.values():
-        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        joined = sorted({find_root(scores.clusters[sample]) for sample in members})
         of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
-    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
+    return {
+        name: find_root(scores.clusters[members[0]]) for name, members in groups.items() if members
+    }
 
 
 @dataclass(frozen=True)

@@ -78,14 +78,14 @@ class RecordRules(Protocol):
 class StoredVerdicts:
     """The stored verdicts of a run's current points.
 
-    `facts` holds what the verdicts depend on besides the records; `places` holds the indices of the
-    samples of each task.
+    `dependencies` holds what the verdicts depend on besides the records; `sample_indices` holds the
+    indices of the samples of each task.
     """
 
     folder: RunFolder
     points: Sequence[PointRow]
-    facts: Mapping[str, Any]
-    places: SampleIndices
+    dependencies: Mapping[str, Any]
+    sample_indices: SampleIndices
 
     @classmethod
     def of(
@@ -128,12 +128,12 @@ class StoredVerdicts:
         # `read_table` would import pandas
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
         kept = json.loads(file.schema_arrow.metadata[METADATA_KEY])
-        if kept["facts"] != self.facts or not self._continues(kept):
+        if kept["facts"] != self.dependencies or not self._continues(kept):
             return None
         made = RecordColumns()
         for group in range(file.num_row_groups):  # a part at a time, for memory
             self._add(made, file.read_row_group(group, use_threads=False))
-        _release_unused()
+        _release_unused_memory()
         lines = RecordLines(self.folder.path / "records.jsonl", kept["end"], kept["lines"])
         return made, lines
 
@@ -142,7 +142,7 @@ class StoredVerdicts:
         does not have."""
         arms = {point.id: arm for arm, point in enumerate(self.points)}
         for name, kind in COLUMN_TYPES.items():
-            column = _join(table.column(name))
+            column = _make_contiguous(table.column(name))
             if name not in TEXT_COLUMNS:
                 own = _get_numbers(column, kind)
             else:
@@ -150,16 +150,16 @@ class StoredVerdicts:
                 if name == "arm":
                     own = arm = _map_codes([arms[text] for text in texts], own)
                 elif name == "sample":
-                    own = self._find_places(texts, arm, own)
+                    own = self._find_sample_indices(texts, arm, own)
                 else:
                     words = map(_read_words, texts) if name == "words" else texts
                     own = _map_codes([*map(made.pools[name].get_code, words)], own)
             made.columns[name].frombytes(np.ascontiguousarray(own, kind).tobytes())
-        requests = _join(table.column("request"))
+        requests = _make_contiguous(table.column("request"))
         begin = DIGEST_BYTES * requests.offset
         made.requests += requests.buffers()[1].to_pybytes()[begin:][: DIGEST_BYTES * len(table)]
 
-    def _find_places(self, names: Sequence[str], arms: Any, codes: Any) -> Any:
+    def _find_sample_indices(self, names: Sequence[str], arms: Any, codes: Any) -> Any:
         """Return the index of each row's sample in its task. Raises KeyError for an unknown
         sample."""
         places = np.zeros(len(codes), np.int64)
@@ -167,7 +167,7 @@ class StoredVerdicts:
         for number, point in enumerate(self.points):
             rows = np.flatnonzero(arms == number)
             if point.task_id not in by_task:
-                own = self.places.get(point.task_id, {})
+                own = self.sample_indices.get(point.task_id, {})
                 by_task[point.task_id] = np.array([own.get(name, -1) for name in names], np.int64)
             places[rows] = by_task[point.task_id][codes[rows]]
         if len(places) and places.min() < 0:
@@ -189,7 +189,7 @@ class StoredVerdicts:
         with open_file(self.folder.path / "samples.jsonl") as file:
             file.seek(end)
             added = file.read().count(b"\n")
-        return sum(map(len, self.places.values())) - added == int(kept["samples"])
+        return sum(map(len, self.sample_indices.values())) - added == int(kept["samples"])
 
     def save(self, made: RecordColumns, lines: RecordLines) -> None:
         """Store the verdicts. Errors, such as a folder that cannot be written, are ignored: the run
@@ -200,18 +200,18 @@ class StoredVerdicts:
             if seal := _seal(data):
                 write_file(self.folder.path / VERDICTS_FILE, data)
                 write_file(self.folder.path / SEAL_FILE, seal)
-        _release_unused()
+        _release_unused_memory()
 
     def _write(self, made: RecordColumns, lines: RecordLines) -> bytes:
         import pyarrow
         from pyarrow import parquet
 
-        names = dict.fromkeys(chain.from_iterable(self.places.values()))
+        names = dict.fromkeys(chain.from_iterable(self.sample_indices.values()))
         numbers = {name: number for number, name in enumerate(names)}
         codes = {name: np.asarray(column) for name, column in made.columns.items()}
         by_task = {
             task: np.array([numbers[name] for name in own], np.int64)
-            for task, own in self.places.items()
+            for task, own in self.sample_indices.items()
         }
         samples = np.zeros(len(made.columns["arm"]), np.int64)
         for arm, point in enumerate(self.points):
@@ -221,9 +221,9 @@ class StoredVerdicts:
         pools["words"] = [json.dumps(words, ensure_ascii=False) for words in pools["words"]]
         texts = {"arm": [point.id for point in self.points], "sample": [*names], **pools}
         about = {
-            "facts": self.facts,
+            "facts": self.dependencies,
             "files": dict(self._describe_files(lines.end)),
-            "samples": sum(map(len, self.places.values())),
+            "samples": sum(map(len, self.sample_indices.values())),
             "end": lines.end,
             "lines": lines.number,
         }
@@ -250,13 +250,13 @@ class StoredVerdicts:
             yield name, [now.st_size, changed, part, _hash_beginning(path, part)]
 
 
-def _release_unused() -> None:
+def _release_unused_memory() -> None:
     import pyarrow
 
     pyarrow.default_memory_pool().release_unused()
 
 
-def _join(column: Any) -> Any:
+def _make_contiguous(column: Any) -> Any:
     """Return a column of a table as one contiguous array."""
     joined = column.unify_dictionaries().combine_chunks()
     return joined.chunk(0) if hasattr(joined, "chunk") else joined

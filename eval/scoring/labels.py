@@ -130,11 +130,11 @@ def find_baseline(
     )
     rivals = mine or others
     wanted = {} if point.baseline else get_contestant_changes(point)
-    chosen = closest(wanted, rivals) or next(iter(rivals), None)
+    chosen = find_closest(wanted, rivals) or next(iter(rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
 
 
-def closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
+def find_closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
     """Return the point that has the most of these changes and no others; if there are several, the
     latest."""
     alike = [point for point in points if get_contestant_changes(point).items() <= changes.items()]
@@ -147,7 +147,7 @@ def get_factor_value(point: PointRow, place: str) -> float | None:
     value = (
         point.changes[place]
         if place in point.changes
-        else get_setting_at(point.spec, _spec_path(place))
+        else get_setting_at(point.spec, _get_spec_path(place))
     )
     return as_number(value)
 
@@ -162,7 +162,9 @@ def get_setting(point: PointRow, place: str) -> str | float | None:
     for a stage, its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
     value = (
-        point.changes[place] if place in point.changes else get_setting_at(whole, _spec_path(place))
+        point.changes[place]
+        if place in point.changes
+        else get_setting_at(whole, _get_spec_path(place))
     )
     if isinstance(value, Mapping):
         value = str(value.get("use", "")).rpartition(".")[2]
@@ -186,7 +188,7 @@ def _shorten_change(place: str, value: Any) -> str:
     return f"no {short}" if value is None else f"{short}={value}"
 
 
-def _spec_path(place: str) -> list[str]:
+def _get_spec_path(place: str) -> list[str]:
     parts = place.split(".")
     if parts[0] in ("tasks", "models"):
         return [parts[0].removesuffix("s"), *parts[2:]]

@@ -140,12 +140,12 @@ def collect_measurements(scores: PointScores) -> dict[str, Measurement]:
     turns are left out.
     """
     draws = defaultdict[str, dict[str, list[float | str]]](lambda: defaultdict(list))
-    for sample, values_by_name in scores.columns.iterate_measured():
+    for sample, values_by_name in scores.columns.iterate_measurements():
         for name, value in values_by_name.items():
             many = isinstance(value, list | tuple)
             places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
             for place, number in (places if many else {name: value}).items():
-                if is_measure(number) and not name.startswith(TURN_END_PREFIX):
+                if is_measurement(number) and not name.startswith(TURN_END_PREFIX):
                     draws[place][sample].append(number)
     measured = dict[str, Measurement]()
     for name, by_sample in draws.items():
@@ -156,7 +156,7 @@ def collect_measurements(scores: PointScores) -> dict[str, Measurement]:
     return measured
 
 
-def is_measure(value: Any) -> bool:
+def is_measurement(value: Any) -> bool:
     """Return whether a value is a category, or a number within the range of a float; anything else
     counts as not measured."""
     return isinstance(value, str) or (value is not None and abs(value) <= sys.float_info.max)

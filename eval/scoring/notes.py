@@ -85,7 +85,7 @@ def _describe_refused_calls(run: RunScores) -> Iterator[str]:
     run."""
     idle = dict[str, Counter[str]]()
     for scores in run.points:
-        measured = (measured for _, measured in scores.columns.iterate_measured())
+        measured = (measured for _, measured in scores.columns.iterate_measurements())
         looks = [values["looks"] for values in measured if "looks" in values]
         if looks and not any(looks) and not scores.point.replies_of:
             idle[scores.point.id] = Counter()
@@ -124,8 +124,8 @@ def _describe_comparison(run: RunScores) -> Iterator[str]:
         else:
             rest.append(rival.contestant)
     parts = [f"against {alike[0]} at the same setting"] if alike else []
-    parts += [f"{'otherwise ' if alike else ''}against {_select_nearest(rest)}"] if rest else []
-    parts += [f"its own arms against {_select_nearest(own)}"] if own else []
+    parts += [f"{'otherwise ' if alike else ''}against {_format_nearest(rest)}"] if rest else []
+    parts += [f"its own arms against {_format_nearest(own)}"] if own else []
     yield f"delta: {'; '.join(parts)}"
 
 
@@ -134,7 +134,7 @@ def _format_earlier_arms(names: Sequence[str]) -> str:
     return f"{arms}, {_join_names(names)}"
 
 
-def _select_nearest(names: Sequence[str]) -> str:
+def _format_nearest(names: Sequence[str]) -> str:
     return names[0] if len({*names}) == 1 else f"the nearest setting among {_join_names(names)}"
 
 
@@ -215,7 +215,7 @@ def _describe_partial_tasks(run: RunScores) -> Iterator[str]:
             numbers = str(few) if few == most else f"{few} to {most}"
             limits.append(f"{arms[0].task}: {numbers} of {format_count(whole[task], 'sample')}")
     if limits:
-        yield f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
+        yield f"partly asked{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
 
 
 # ---- stages that changed nothing
@@ -263,7 +263,7 @@ class ArmRequests:
         are_known = self.are_known[:count] & rival.are_known[:count]
         return (self.requests[:count] == rival.requests[:count])[are_known].tolist()  # type: ignore[no-any-return]
 
-    def reason(self, places: Sequence[int]) -> str:
+    def find_reason(self, places: Sequence[int]) -> str:
         """Return the most common reason for which stages left these samples unchanged."""
         return Counter(why for place in places for why in self.kept_notes[place]).most_common(1)[0][
             0
@@ -373,7 +373,7 @@ def _write_sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterato
         if len(same) * MAX_UNCHANGED_SHARE < sum(same) < len(same):
             equal = f"the request of {_join_arms(alike)} equals that of {first.contestant}"
             kept = [place for place, notes in enumerate(alike[0].kept_notes) if notes]
-            reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
+            reason = f"; nothing found on {len(kept)}: {alike[0].find_reason(kept)}" if kept else ""
             yield f"changed little: {slots}: {equal} on {_count_samples(same)}", reason
 
 
@@ -385,7 +385,7 @@ def _describe_empty_stages(arms: Arms) -> Iterator[str]:
         places = np.flatnonzero(arm.are_known).tolist() if any(arm.kept_notes) else []
         kept = [bool(arm.kept_notes[place]) for place in places]
         if sum(kept) > len(kept) * MAX_UNCHANGED_SHARE:
-            reason = arm.reason([*compress(places, kept)])
+            reason = arm.find_reason([*compress(places, kept)])
             task = arm.point.spec.get("task") or {}
             if task.get("use") == DRAWING_TASK_PATH and reason.endswith(NO_MARK):
                 continue

@@ -295,7 +295,7 @@ def _sum_rows(rows: Rows) -> Row:
 # ---- comparisons
 
 
-def accuracy_to_compare(scores: PointScores) -> Metric:
+def make_comparable_accuracy(scores: PointScores) -> Metric:
     """Return the accuracy for a paired test; failed and missing samples are excluded instead of
     counting as wrong."""
     values = scores.comparable_values

@@ -27,11 +27,11 @@ from looktwice.eval.scoring.row import (
     COMPARISON_COLUMNS,
     Row,
     Rows,
-    accuracy_to_compare,
     compare,
     correct_p_values,
     fill_row,
     make_arm_rows,
+    make_comparable_accuracy,
     make_empty_row,
     make_macro_row,
     make_micro_row,
@@ -103,7 +103,9 @@ def _may_have_turns(run: RunScores) -> bool:
 def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
     """Return a row of accuracy with the comparison over all tasks of the pairs."""
     names = dict.fromkeys(rival.contestant for _, rival in pairs)
-    metrics = [(accuracy_to_compare(arm), accuracy_to_compare(rival)) for arm, rival in pairs]
+    metrics = [
+        (make_comparable_accuracy(arm), make_comparable_accuracy(rival)) for arm, rival in pairs
+    ]
     return compare(row, ", ".join(names), metrics)
 
 

@@ -101,7 +101,7 @@ class PointScores:
     def keyed_samples(self) -> Samples:
         """The samples that have a correct answer; metrics are computed over these samples."""
         rows = self.samples
-        if isinstance(rows, SampleRows) and rows.are_keyed:
+        if isinstance(rows, SampleRows) and rows.have_answers:
             return rows
         return {name: row for name, row in rows.items() if row.answer is not None}
 

@@ -82,7 +82,7 @@ def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     return np.where(rest > 1e-12, (observed - chance) / np.where(rest > 1e-12, rest, 1.0), 1.0)
 
 
-def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
+def compute_majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
     """Return the value of the most frequent answer; at a tie, the mean value of the tied answers;
     without answers, 0."""
     counts = Counter(answer for answer in answers if answer is not None)

@@ -404,7 +404,7 @@ def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
     return whole, np.asarray(sets[owners])
 
 
-MAX_UNSCALED = 1e100
+MAX_UNSCALED_SIZE = 1e100
 """Larger numbers are scaled down before they are summed or squared, because their squares exceed
 the range of floats."""
 
@@ -442,4 +442,4 @@ def find_scale(values: Sequence[float]) -> float:
     """Return the number by which values must be divided before they are summed or squared: 1, or
     the largest absolute value if that is very large."""
     largest = max(map(abs, values), default=0.0)
-    return float(largest) if largest > MAX_UNSCALED else 1.0
+    return float(largest) if largest > MAX_UNSCALED_SIZE else 1.0

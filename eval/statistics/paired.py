@@ -220,7 +220,7 @@ def _compare_paired(
         test=MCNEMAR_TEST if exact else SIGN_FLIP_TEST,
         better=better,
         worse=worse,
-        detectable=minimum_detectable(sums * mean.clusters / mean.n),
+        detectable=compute_detectable_difference(sums * mean.clusters / mean.n),
     )
 
 
@@ -312,7 +312,7 @@ def _order_values(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequen
     return [values.get(unit, np.nan) for unit in units]
 
 
-def minimum_detectable(gaps: ArrayLike) -> float:
+def compute_detectable_difference(gaps: ArrayLike) -> float:
     """Return the smallest mean difference that the exact test detects with 80 % power, for n
     independent differences with the spread of `gaps`.
 

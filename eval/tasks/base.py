@@ -171,7 +171,7 @@ class GeneratedTask(ABC):
 
     def item(self, sample_id: str) -> Item | None:
         """Return the question with this id, or None."""
-        number = self._numbers.get(sample_id)
+        number = self._number_by_id.get(sample_id)
         return None if number is None else self._item(number)
 
     @property
@@ -190,7 +190,7 @@ class GeneratedTask(ABC):
         return {}
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _number_by_id(self) -> dict[str, int]:
         return {self._id(number): number for number in self._selected_numbers}
 
     @cached_property

@@ -197,8 +197,8 @@ class Tsv(TableTask):
         if self.video is not None:
             return super()._pictures(question, cells)
         shared = as_text(cells.get("image")).strip()
-        if shared in self._by_index and len(shared) <= MAX_REFERENCE_LENGTH:
-            cells = self.table.read_row_at(self._by_index[shared])
+        if shared in self._row_by_index and len(shared) <= MAX_REFERENCE_LENGTH:
+            cells = self.table.read_row_at(self._row_by_index[shared])
         filled = [name for name in self._numbered_images if as_text(cells[name])]
         filled = filled or [name for name in self._image_columns if as_text(cells[name])][:1]
         return super()._pictures(question, {name: cells[name] for name in filled})
@@ -219,7 +219,7 @@ class Tsv(TableTask):
         return table
 
     @cached_property
-    def _by_index(self) -> dict[str, int]:
+    def _row_by_index(self) -> dict[str, int]:
         rows = enumerate(self.table.rows(["index"]))
         return {as_text(row["index"]): number for number, row in rows}
 

@@ -119,7 +119,7 @@ class RowTask:
         return Counter()
 
     @cached_property
-    def _rows(self) -> Questions:
+    def _usable_questions(self) -> Questions:
         """All usable questions; a row that repeats an earlier id is left out."""
         faults, total = self._left_out, 0
         faults.clear()
@@ -145,8 +145,13 @@ class RowTask:
 
     @cached_property
     def _selected_questions(self) -> Questions:
-        rows = [(asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._rows]
-        return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
+        rows = [
+            (asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._usable_questions
+        ]
+        return [
+            self._usable_questions[place]
+            for place in self.subset.choose(rows, self.path or self.hub)
+        ]
 
 
 def _get_group(number: int, step: int, of: int = 0) -> str:

@@ -70,7 +70,7 @@ class TableTask(RowTask):
     @property
     def facts(self) -> Facts:
         """The description of the set, the sha256 of the table, and the rows left out."""
-        self._rows  # noqa: B018  determines what is left out
+        self._usable_questions  # noqa: B018  determines what is left out
         return Facts(
             self.split,
             self.label_version or f"as in the file, sha256 {self._sha[:12]}",
@@ -175,7 +175,7 @@ class MappedTask(TableTask):
             near = suggest_names(unknown[0], self._default_columns)
             hint = extend_hint(near, f"the table has the columns {', '.join(names)}")
             raise TaskError(
-                f"columns: {unknown[0]!r} is not one of our fields"
+                f"columns: {unknown[0]!r} is not one of the fields"
                 f" {', '.join(self._default_columns)}{hint}"
             )
         mapping = {}

@@ -29,7 +29,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.labels import closest, get_contestant_changes
+from looktwice.eval.scoring.labels import find_closest, get_contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ValueMatrix, compare_paired
@@ -186,7 +186,7 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
         arms: dict[str, PointScores] = {}
         for role, name in names.items():
             own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
-            point = full if role == "full" else closest(get_contestant_changes(full), own)
+            point = full if role == "full" else find_closest(get_contestant_changes(full), own)
             if point and len(run.by_id[point.id].columns):  # an arm without records does not count
                 arms[role] = run.by_id[point.id]
         certificate = Certificate(arms)

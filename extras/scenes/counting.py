@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.outlines import XY, circle, regular_polygon, rotate, star
+from looktwice.eval.tasks.outlines import XY, make_circle, make_regular_polygon, make_star, rotate
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.scenes.canvas import (
     BLACK,
@@ -38,13 +38,13 @@ PLACEMENT_TRIES = 50  # positions tried for a figure
 HALF_SIDE = 30.0
 RING_SCALES = (1.0, 0.7, 0.4)
 OUTLINES: dict[str, XY] = {
-    "circle": circle(HALF_SIDE),
+    "circle": make_circle(HALF_SIDE),
     "rectangle": np.array([[-30, -20], [30, -20], [30, 20], [-30, 20]], np.float64),
     "triangle": np.array([[0, -30], [30, 30], [-30, 30]], np.float64),
-    "hexagon": regular_polygon(6, HALF_SIDE, 0),
-    "star": star(5, HALF_SIDE, HALF_SIDE / 2),
-    "pentagon": regular_polygon(5, HALF_SIDE),
-    "octagon": regular_polygon(8, HALF_SIDE, -22.5),
+    "hexagon": make_regular_polygon(6, HALF_SIDE, 0),
+    "star": make_star(5, HALF_SIDE, HALF_SIDE / 2),
+    "pentagon": make_regular_polygon(5, HALF_SIDE),
+    "octagon": make_regular_polygon(8, HALF_SIDE, -22.5),
 }
 COLORS: dict[str, RGB] = {
     "red": (255, 0, 0),

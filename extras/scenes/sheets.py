@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks.outlines import XY, circle, rotate, translate
+from looktwice.eval.tasks.outlines import XY, make_circle, rotate, translate
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes.canvas import (
@@ -70,7 +70,7 @@ class Element:
         """The corners. The aspect ratio is height over width for squares and triangles; other kinds
         ignore it."""
         if self.kind == "circle":
-            return circle(self.size / 2, self.x, self.y)
+            return make_circle(self.size / 2, self.x, self.y)
         box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
         turned = rotate(CORNERS_OF[self.kind] * box, self.rotation, box / 2)
         return translate(turned, self.x, self.y)
@@ -339,7 +339,7 @@ def _draw_specks(params: SceneParameters) -> list[Speck]:
             end = [round(float(start + length * rng.random()), 2) for start in (x, y)]
             points: NDArray[Any] = np.array([[x, y], end])
         elif kind == "dot":
-            points = circle(params.draw_integer(1, 3), x, y)
+            points = make_circle(params.draw_integer(1, 3), x, y)
         else:
             right, bottom = x + params.draw_integer(3, 15), y + params.draw_integer(3, 15)
             points = np.array([[x, y], [right, y], [right, bottom], [x, bottom]])

@@ -28,7 +28,7 @@ from looktwice.eval.display.text_tables import (
     table,
 )
 from looktwice.eval.scoring.labels import get_contestant_changes, get_setting_at
-from looktwice.eval.scoring.row import Row, accuracy_to_compare, get_units
+from looktwice.eval.scoring.row import Row, get_units, make_comparable_accuracy
 from looktwice.eval.scoring.run_rows import (
     comes_from_another_split,
     list_published_names,
@@ -152,7 +152,7 @@ def _find_shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str,
     that are means."""
     by_name = defaultdict[str, dict[str, Metric]](dict)
     for name, scores in arms.items():
-        for metric in (accuracy_to_compare(scores), *list_task_metrics(scores)):
+        for metric in (make_comparable_accuracy(scores), *list_task_metrics(scores)):
             if metric.value is None and metric.p is None and not metric.slice:
                 by_name[metric.name][name] = metric
     return {name: by_arm for name, by_arm in by_name.items() if len(by_arm) == len(arms)}

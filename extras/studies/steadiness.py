@@ -26,7 +26,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.answers import majority_value
+from looktwice.eval.statistics.answers import compute_majority_value
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
@@ -77,7 +77,7 @@ class Draws:
         votes = []
         for draws in self.complete.values():
             answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
-            votes.append(majority_value(answers, worth))
+            votes.append(compute_majority_value(answers, worth))
         return bootstrap_mean(votes, self.scores.clusters_of(self.complete))
 
 

@@ -98,7 +98,7 @@ MARKERS = tuple(
     )
 )
 """Other markers, and their replacements."""
-MARKED_PATTERN = re.compile(
+MARKED_ANSWER_PATTERN = re.compile(
     r"[<\[\u25c1]|&lt;|\Aanalysis|assistant(?:final|analysis|commentary)|\A\s*```"
     rf"|{THOUGHT_TITLE}|{RESPONSE_TITLE}|{DONE_THINKING}"
 )
@@ -181,7 +181,7 @@ def cut_at_new_turn(text: str) -> str:
 
 def _normalize_markers(text: str) -> str:
     """Return the text with all thought markers replaced by tags."""
-    if not MARKED_PATTERN.search(text):
+    if not MARKED_ANSWER_PATTERN.search(text):
         return text
     for marker, replacement in MARKERS:
         text = marker.sub(replacement, text)

@@ -57,7 +57,7 @@ def test_a_limit_after_a_complete_run_excludes_nothing(made: MadeRun) -> None:
     assert score_table(made.path).notes == ()
     made.answers(made.point("new", "t"), "AA")
     facts(made, limit=2, planned={"id-t": 2})
-    assert score_table(made.path).notes == ("asked in part (limit 2): t: 2 to 4 of 4 samples",)
+    assert score_table(made.path).notes == ("partly asked (limit 2): t: 2 to 4 of 4 samples",)
 
 
 SWEEP = {"stages.mark.color": ["red", "white"]}

@@ -35,11 +35,11 @@ TILE_SHARE = 0.35  # share of tiles among things that are not asked about
 CANDIDATE_COUNT = 4  # candidates for the thing asked about: as many as there are choices
 # factors by which things other than its peers are smaller or larger than the thing asked about
 MIN_SIZE_RATIO, MAX_SIZE_RATIO = (1.1, 1.5)
-MAX_PLACEMENTS = 30  # attempts to place all things of a scene
+MAX_PLACEMENT_ATTEMPTS = 30  # attempts to place all things of a scene
 # share of the image's side kept free on both sides of the lines between cells
 CELL_MARGIN_SHARE = 0.03
 MAX_COUNTED_OBJECTS = 6
-CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
+CELL_NAMES = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE_ANSWER, SAME_HEIGHT_ANSWER = "they are equally large", "they are equally high up"
 ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "shape": ("What shape is the marked thing?", SHAPES),
@@ -48,7 +48,7 @@ ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """The question about each attribute of a marked object, and the possible answers."""
 
-GetWord = Callable[[Thing], str]
+WordGetter = Callable[[Thing], str]
 """A function that returns an object's attribute or name."""
 
 
@@ -76,7 +76,7 @@ def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: in
     text, pool = ATTRIBUTES[name]
     word = attrgetter(name)
     present = [word(peer) for peer in among if word(peer) in pool]
-    return _choose(rng, text, word(thing), present, pool, at)
+    return _make_choice_question(rng, text, word(thing), present, pool, at)
 
 
 def ask_larger(a: Thing, b: Thing) -> Question:
@@ -105,7 +105,7 @@ def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) ->
     """Ask in which cell of a three by three grid the only object of its name is."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
     present = [get_cell(peer, side) for peer in among]
-    return _choose(rng, text, get_cell(thing, side), present, CELLS, at)
+    return _make_choice_question(rng, text, get_cell(thing, side), present, CELL_NAMES, at)
 
 
 def get_cell(thing: Thing, side: int) -> str:
@@ -116,7 +116,9 @@ def get_cell(thing: Thing, side: int) -> str:
 
 def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) -> Question:
     """Ask which of four objects is present; the names of the other three are in `absent`."""
-    asked = _choose(rng, "Which of these is in the image?", thing.name, absent, (), at)
+    asked = _make_choice_question(
+        rng, "Which of these is in the image?", thing.name, absent, (), at
+    )
     named = tuple(f"{'an' if word[0] in 'aeiou' else 'a'} {word}" for word in asked.choices)
     return replace(asked, answer=named[at], choices=named)
 
@@ -129,7 +131,7 @@ def ask_where(thing: Thing, side: int) -> Question:
     return Question(f"Where is the {thing.name}? {place}", box)
 
 
-def _choose(
+def _make_choice_question(
     rng: Generator, text: str, answer: str, present: Sequence[str], pool: Sequence[str], at: int
 ) -> Question:
     """Return a question whose wrong choices are drawn from the texts `present` in the scene and, if
@@ -154,7 +156,7 @@ class MarkedSceneParameters(SceneParameters):
             float(self.rng.random()) * math.log(MAX_THING_SIZE / MIN_THING_SIZE)
         )
 
-    def draw_peers(self, word: GetWord, lettered: bool = False) -> list[Thing]:
+    def draw_peers(self, word: WordGetter, lettered: bool = False) -> list[Thing]:
         """Return candidates for the object asked about, which are equally large, have different
         words (`word`), and are not placed yet.
 
@@ -190,7 +192,7 @@ class AskedScene:
     """
 
     things: tuple[Thing, ...]
-    marked: tuple[Thing, ...]
+    marked_things: tuple[Thing, ...]
     question: Question
     possible_answer_count: int
 
@@ -214,7 +216,7 @@ def _place_all(
     The largest are placed first; if there is no room for the last ones, placing starts again.
     """
     order = sorted(range(len(things)), key=lambda number: -things[number].size)
-    for _ in range(MAX_PLACEMENTS):
+    for _ in range(MAX_PLACEMENT_ATTEMPTS):
         with suppress(TaskError):
             placed: dict[int, Thing] = {}
             for number in order:
@@ -224,7 +226,7 @@ def _place_all(
     raise make_no_room_error(params.style, len(things))
 
 
-def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
+def make_single_object_scene(name: str, params: MarkedSceneParameters) -> AskedScene:
     """Make a scene with a question about one object of a given size; the other objects have the
     attributes of the wrong choices, as far as there are enough objects.
 
@@ -233,13 +235,13 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     far as there are enough objects.
     """
     side, is_marked = params.style.side, name in ATTRIBUTES
-    word: GetWord = attrgetter(name if is_marked else "name")
+    word: WordGetter = attrgetter(name if is_marked else "name")
     peers = params.draw_peers(word, name == "symbol")
     words = {word(peer) for peer in peers}
     rest = params.draw_other_objects(
         params.levels["things"] - len(peers), lambda thing: word(thing) in words
     )
-    own = params.shuffled(CELLS)[: len(peers)] if name == "cell" else []
+    own = params.shuffled(CELL_NAMES)[: len(peers)] if name == "cell" else []
 
     def fits(number: int, thing: Thing) -> bool:
         cell = get_cell(thing, side)
@@ -286,7 +288,7 @@ def _make_comparison(
     return AskedScene(tuple(params.shuffled(placed)), (a, b), ask(a, b), 3)
 
 
-def make_larger(params: MarkedSceneParameters) -> AskedScene:
+def make_larger_scene(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene with two marked objects, one `ratio` times as large as the other, or both
     equally large.
 
@@ -303,7 +305,7 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     return _make_comparison(params, placed, placed[2:4], placed[:2], ask_larger)
 
 
-def make_higher(params: MarkedSceneParameters) -> AskedScene:
+def make_higher_scene(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene with two marked objects, one `drop` pixels above the other, or both at the same
     height.
 
@@ -325,7 +327,7 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
     )
 
 
-def make_count(params: MarkedSceneParameters) -> AskedScene:
+def make_count_scene(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene with a question about the number of objects with a colour, a shape or both,
     among `things` objects that `overlap` in pairs, the smaller in front.
 
@@ -360,7 +362,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     return AskedScene(tuple(placed), (), question, most + 1)
 
 
-def make_present(params: MarkedSceneParameters) -> AskedScene:
+def make_present_scene(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene that contains one of four named objects; if there are three objects, each colour
     and shape in the names occurs once."""
     colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
@@ -384,11 +386,11 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
 SIZE_CONTROL = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS_CONTROL = IntegerControl("things", (3, 6, 10), 1, 40)
 KINDS: Mapping[str, Kind] = {
-    name: Kind(partial(make_one, name), (SIZE_CONTROL, THINGS_CONTROL))
+    name: Kind(partial(make_single_object_scene, name), (SIZE_CONTROL, THINGS_CONTROL))
     for name in (*ATTRIBUTES, "cell", "where")
 } | {
-    "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
-    "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),
-    "count": Kind(make_count, (THINGS_CONTROL, Control("overlap", (0.0, 0.3), 0, 0.6))),
-    "present": Kind(make_present, (SIZE_CONTROL, THINGS_CONTROL)),
+    "larger": Kind(make_larger_scene, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
+    "higher": Kind(make_higher_scene, (Control("drop", (120, 50, 20), 4, 200),)),
+    "count": Kind(make_count_scene, (THINGS_CONTROL, Control("overlap", (0.0, 0.3), 0, 0.6))),
+    "present": Kind(make_present_scene, (SIZE_CONTROL, THINGS_CONTROL)),
 }

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.outlines import (
     XY,
-    circle,
     compute_circle_points,
-    regular_polygon,
+    make_circle,
+    make_regular_polygon,
+    make_rounded_square,
+    make_star,
     rotate,
-    rounded_square,
-    star,
     translate,
 )
 from looktwice.eval.tasks.photographs import cut_window, draw_corner, load_photograph
@@ -57,10 +57,10 @@ _CRESCENT = np.concatenate(
     [compute_circle_points(_OUTER_ANGLES), 0.8 * compute_circle_points(_INNER_ANGLES) + (0.42, 0)]
 )
 OUTLINES: dict[str, XY] = {
-    "circle": circle(1.0),
+    "circle": make_circle(1.0),
     "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
-    "triangle": translate(regular_polygon(3, 1.1), 0.0, 0.22),
-    "star": star(5, 1.08, 0.46),
+    "triangle": translate(make_regular_polygon(3, 1.1), 0.0, 0.22),
+    "star": make_star(5, 1.08, 0.46),
     "cross": np.concatenate([_CROSS_ARM, -_CROSS_ARM]),
     "diamond": np.array([[0.0, -1.1], [0.72, 0.0], [0.0, 1.1], [-0.72, 0.0]]),
     "heart": np.stack([16 * np.sin(_FULL_TURN) ** 3 / 16.5, -(_HEART_HEIGHT + 2.5) / 14.5], axis=1),
@@ -68,7 +68,7 @@ OUTLINES: dict[str, XY] = {
 }
 """The corners of each shape, centred on the origin; the rim is about one unit away from it."""
 SHAPES = tuple(OUTLINES)
-TILE_OUTLINE = rounded_square(-0.9, -0.9, 1.8, 0.35)
+TILE_OUTLINE = make_rounded_square(-0.9, -0.9, 1.8, 0.35)
 FRACTION_BITS = 4  # bits of a pixel's fraction in OpenCV's corners
 OUTLINE_SHARE = 0.06  # width of the outline as a share of the thing's height
 

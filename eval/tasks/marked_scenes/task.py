@@ -140,7 +140,7 @@ class MarkedScenes(KindTask):
             MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)
         )
         marks: list[Mark] = []
-        for label, thing in zip("AB", asked.marked, strict=False):
+        for label, thing in zip("AB", asked.marked_things, strict=False):
             point = Point(label, thing.x - 0.5, thing.y - 0.5)
             marks.append(Box(label, *thing.box) if self.mark == "box" else point)
         name, question = self._id(number), asked.question

@@ -145,13 +145,13 @@ class Viewpoint:
         """Return the 3x3 map from the photograph to the view, in pixel-centre coordinates."""
         width, height = self.size
         view = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-        corners = self._outline(strength).astype(np.float32)
+        corners = self._compute_outline(strength).astype(np.float32)
         return np.asarray(
             cv2.getPerspectiveTransform(corners - np.float32(0.5), view - np.float32(0.5)),
             np.float64,
         )
 
-    def _outline(self, strength: float) -> XY:
+    def _compute_outline(self, strength: float) -> XY:
         """Return the view's corners on the photograph (4, 2), clockwise from the upper left, in
         edge coordinates."""
         unit = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) / 2 + 0.1 * strength * self.skew
@@ -214,7 +214,7 @@ def _project(matrix: XY, points: XY) -> XY:
 
 
 MIN_DISPARITY_RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
-DEPTH_WINDOW = (560, 400)  # width and height of the images of a depth question
+DEPTH_WINDOW_SIZE = (560, 400)  # width and height of the images of a depth question
 MIN_DEPTH_DISTANCE = 48.0  # pixels between the two points of a depth question
 MIN_SLOPE = 0.25  # the two points differ in height by at least this share of their distance
 
@@ -227,7 +227,7 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
     `strength` changes only the light of the second view. All else is as in `draw_correspondence`.
     """
     left_view, right_view, disparity = load_stereo_pair()
-    points = _stereo_points()
+    points = _find_stereo_points()
     columns, rows = points.astype(int).T
     landed = points - np.stack([disparity[rows, columns], np.zeros(len(points))], 1)
     for _ in range(100):
@@ -260,9 +260,9 @@ def draw_depth(
     light of both views in one direction, with separate noise. Raises TaskError.
     """
     left_view, right_view, disparity = load_stereo_pair()
-    wide, high = DEPTH_WINDOW
+    wide, high = DEPTH_WINDOW_SIZE
     for _ in range(100):
-        left, top = draw_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
+        left, top = draw_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW_SIZE)
         part = (slice(top, top + high), slice(left, left + wide))
         rows, columns = np.nonzero(find_known_surface()[part])
         value = disparity[part][rows, columns]
@@ -270,7 +270,7 @@ def draw_depth(
         seen = (columns - value >= MIN_BORDER_DISTANCE) & (columns < wide - MIN_BORDER_DISTANCE)
         seen &= (rows >= MIN_BORDER_DISTANCE) & (rows < high - MIN_BORDER_DISTANCE)
         points = np.stack([columns, rows], 1)[seen].astype(np.float64)
-        chosen = choose_depth_points(rng, points, value[seen], DEPTH_WINDOW, lower, outer)
+        chosen = choose_depth_points(rng, points, value[seen], DEPTH_WINDOW_SIZE, lower, outer)
         if chosen is not None:
             break
     else:
@@ -278,7 +278,7 @@ def draw_depth(
     places, ratio = chosen
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)
-    images = tuple(light(cut_window(view, (left, top), DEPTH_WINDOW), rng) for view in views)
+    images = tuple(light(cut_window(view, (left, top), DEPTH_WINDOW_SIZE), rng) for view in views)
     meta = {"ratio": round(ratio, 3), "window": [left, top], **light.settings}
     return QuestionImages(images, make_depth_marks(places, letter), meta)
 
@@ -346,7 +346,7 @@ def find_known_surface() -> NDArray[np.bool_]:
 
 
 @cache
-def _stereo_points() -> XY:
+def _find_stereo_points() -> XY:
     points = find_corners(load_stereo_pair()[0], most=1500)
     columns, rows = points.astype(int).T
     return np.asarray(points[find_known_surface()[rows, columns]])

@@ -400,7 +400,7 @@ def test_a_limited_run_is_reported_as_such(tmp_path: Path) -> None:
     run(one, tmp_path, limit=2)()
     facts = RunFolder(tmp_path).facts
     said = list_notes(score_run(RunFolder(tmp_path)))
-    assert said == ["asked in part (limit 2): greys: 2 of 6 samples"] and facts["finished"] is True
+    assert said == ["partly asked (limit 2): greys: 2 of 6 samples"] and facts["finished"] is True
     file.write_text(file.read_text().replace(facts["started"], "before"))
     run(one, tmp_path)()
     assert list_notes(score_run(RunFolder(tmp_path))) == []

@@ -157,7 +157,7 @@ def test_the_notes_under_a_table(made: MadeRun) -> None:
     rows(made, arms=["p0", "p6"], **counts)
     unfinished, part, hidden = list_notes(score_run(made.write()))
     assert unfinished.startswith("unfinished: 1 of 3 planned")
-    assert part == "asked in part (limit 3): t: 3 of 9 samples"
+    assert part == "partly asked (limit 3): t: 3 of 9 samples"
     older = "5 arms of earlier plans, one on t, two on t, three on t and 2 more"
     assert hidden.startswith(f"not shown: {older}") and "--all" in hidden
     whole = score_run(made.write(), all_arms=True)

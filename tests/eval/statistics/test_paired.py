@@ -13,9 +13,9 @@ from looktwice.eval.statistics.paired import (
     MCNEMAR_TEST,
     SIGN_FLIP_TEST,
     benjamini_hochberg,
+    compute_detectable_difference,
     holm,
     mcnemar_p,
-    minimum_detectable,
     sign_flip_p,
 )
 from tests.optional import LazyModule
@@ -153,7 +153,10 @@ def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
 ) -> None:
     """Regression: it was computed for a normal test: 6 points for 0 of 100 discordant pairs, which
     the exact test detects in 56 % of runs."""
-    estimate, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
+    estimate, hits = (
+        compute_detectable_difference(np.repeat([1.0, 0.0], [differing, n - differing])),
+        0,
+    )
     share, random = max(differing / n, estimate), np.random.default_rng(0)
     for count in random.binomial(n, share, 2000):
         gained = np.arange(n) < random.binomial(count, (1 + estimate / share) / 2)
@@ -165,19 +168,19 @@ def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
 @pytest.mark.parametrize(("share", "n"), [(0.2, 10_000), (0.3, 4000), (0.05, 190_000)])
 def test_the_detectable_difference_solves_connor_s_equation(share: float, n: int) -> None:
     differing = round(share * n)
-    d = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing]))
+    d = compute_detectable_difference(np.repeat([1.0, 0.0], [differing, n - differing]))
     s = norm.ppf(0.975) * sqrt(share) + norm.ppf(0.8) * sqrt(share - d * d)
     assert s**2 / d**2 == pytest.approx(n)
 
 
 def test_at_least_six_units_must_differ() -> None:
     # six or more of a hundred in 80 %
-    assert minimum_detectable([0.0] * 100) == pytest.approx(0.078, abs=0.001)
-    assert minimum_detectable([1.0, 0.0]) == 1.0
+    assert compute_detectable_difference([0.0] * 100) == pytest.approx(0.078, abs=0.001)
+    assert compute_detectable_difference([1.0, 0.0]) == 1.0
 
 
 def test_equal_clusters_of_several_samples_have_a_detectable_difference() -> None:
-    assert all(minimum_detectable([1 / 7] * n) <= 1 for n in range(2, 11))
+    assert all(compute_detectable_difference([1 / 7] * n) <= 1 for n in range(2, 11))
 
 
 def measure_coverage(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
