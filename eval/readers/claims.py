@@ -84,8 +84,8 @@ Claims = Iterator[Claim]
 
 @lru_cache(maxsize=16)  # several rules split the same reply
 def split_sentences(text: str) -> Texts:
-    """Split a text into sentences. A line that ends with a colon is joined with the next one,
-    unless the next one begins a list.
+    """Split a text into sentences. A line that ends with a colon is joined with the next line,
+    unless the next line begins a list.
 
     Of a sentence that never ends, such as models write when they repeat themselves, only the last
     characters are kept.

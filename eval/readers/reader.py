@@ -164,7 +164,7 @@ CALL_HINT_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
 
 
 def _strip_calls(text: str) -> str:
-    """Return the text without the tool calls in it."""
+    """Return the text without its tool calls."""
     if not CALL_HINT_PATTERN.search(text):
         return text
     from looktwice.pipelines.replies.text_calls import strip_text_calls
@@ -232,7 +232,8 @@ def is_own_reader(cls: type) -> bool:
 
 
 def map_readers() -> dict[str, str]:
-    """Return the paths of the built-in readers by name, in snake case, as `--reader` takes it."""
+    """Return the paths of the built-in readers by name, in snake case, which is the form that
+    `--reader` takes."""
     room = "eval.readers"
     paths = {f"{room}.{name}" for name in import_module(f"looktwice.{room}").__all__}
     paths |= {path for path in list_own_classes() if path.rpartition(".")[0] == room}
@@ -240,7 +241,7 @@ def map_readers() -> dict[str, str]:
 
 
 def get_reader_name(reader: object) -> str:
-    """Return the name of a reader, as `--reader` takes it."""
+    """Return the name of a reader in the form that `--reader` takes."""
     return _to_snake_case(type(reader).__name__)
 
 

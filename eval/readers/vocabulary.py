@@ -236,7 +236,7 @@ def begins_without_number(text: str) -> bool:
 
 def has_letter_matching_ascii(text: str) -> bool:
     """Return whether a text has a non-ASCII letter that a case-insensitive pattern matches with an
-    ASCII one, so that searching the lowercase text is not enough."""
+    ASCII letter, so that searching the lowercase text is not enough."""
     return not text.isascii() and MATCHES_ASCII_PATTERN.search(text) is not None
 
 

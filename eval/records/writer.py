@@ -78,8 +78,8 @@ class RunWriter:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise RunError(
-                f"{self.path} is being written by another process; wait for that process to end, or name another"
-                " --out"
+                f"{self.path} is being written by another process; wait for that process to end, or"
+                " name another --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):
             cut_torn_tail(self.path / name)

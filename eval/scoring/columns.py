@@ -65,7 +65,7 @@ ONLY_TOOL_CALLS_DETAIL = (
 
 
 def make_unreadable(reason: str, detail: str = "") -> ReadResult:
-    """Return the result for an answer that cannot be read, with one of REASONS."""
+    """Return the result for an answer that cannot be read; `reason` is one of REASONS."""
     return ReadResult(Verdict.UNREADABLE, reason=reason, detail=detail)
 
 

@@ -1,11 +1,11 @@
 """The stored verdicts of a run: a table in its folder, so that scoring again need not read every
 reply.
 
-The file `verdicts.parquet` holds a row per scored record; its metadata state from which readers,
-scorers, code and lines it was made. The table is used only if all of them are unchanged; lines that
-were added since then are scored and added to it. A table that is missing, damaged or of another
-version is rebuilt. So is a table of another user, because a forged one could not be detected:
-`verdicts.seal` is the table's digest, keyed with a secret of this user.
+The file `verdicts.parquet` holds one row for each scored record; its metadata state from which
+readers, scorers, code and lines it was made. The table is used only if all of them are unchanged;
+lines that were added since then are scored and added to it. A table that is missing, damaged or of
+another version is rebuilt. So is a table of another user, because a forged one could not be
+detected: `verdicts.seal` is the table's digest, keyed with a secret of this user.
 """
 
 from __future__ import annotations

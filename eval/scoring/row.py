@@ -131,7 +131,7 @@ COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 
 
 def make_empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
-    """Return the row of an arm, or of a slice of it, without a metric."""
+    """Return the row of an arm, or of a slice of an arm, without a metric."""
     point = scores.point
     return Row(
         run.name,

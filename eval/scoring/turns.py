@@ -111,7 +111,7 @@ class ArmTurns:
 
 
 def read_turns(run: RunScores) -> list[ArmTurns]:
-    """Return the turns of every arm that has more than one, in the run's order."""
+    """Return the turns of every arm that has several turns, in the run's order."""
     chains, turns = set[str](), defaultdict[str, list[Turns]](list)
     for scores in run.points:
         nodes = (scores.point.spec.get("stages") or {}).values()

@@ -49,7 +49,7 @@ class PointScores:
     `contestant` and `task` are the labels of the point in tables. `samples` are rows by id.
     `planned` is the number of samples that the run has to ask (None: all of `samples`). `scorer` is
     the task's own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point,
-    whole or cut after a turn. `older` is True if the point is not in the run's current plan.
+    whole or cut after a turn. `is_older` is True if the point is not in the run's current plan.
     `run_clusters` are the clusters of the run's samples, the same in all variants of a task.
     """
 
@@ -230,8 +230,8 @@ class PointScores:
 class RunScores:
     """The scores of a run folder: its points in the order of the plan, and the judgements used.
 
-    `older` are the labels of points that are not in the run's current plan and were not scored;
-    `older_draw_count` counts the records of draws that are not in it.
+    `older_labels` holds the labels of points that are not in the run's current plan and were not
+    scored; `older_draw_count` counts the records of draws that are not in that plan.
     """
 
     folder: RunFolder

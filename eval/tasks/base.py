@@ -1,12 +1,12 @@
 """Interface of a benchmark: items in a fixed order, and the facts that tables list about the
 benchmark.
 
-To add one without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table), `Tsv`
-(VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in a file
-of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
-`facts`; name it in one line of `__init__.pyi`. For a table of questions, derive it from
-`table_task.TableTask`, as `own_tables.py` does; its own metrics go into a `Scorer` that its facts
-name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
+To add a benchmark without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV
+table), `Tsv` (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen
+dataclass in a file of this room whose fields are its settings, which iterates over `Item`s and has
+`__len__` and `facts`; name it in one line of `__init__.pyi`. For a table of questions, derive it
+from `table_task.TableTask`, as `own_tables.py` does; its own metrics go into a `Scorer` that its
+facts name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def make_random_order(name: str, seed: int) -> bytes:
 
 
 class Task(Protocol):
-    """A frozen dataclass whose fields are its settings. Iterating yields its items lazily, in the
-    same order every time.
+    """A frozen dataclass whose fields are its settings. Iterating yields the task's items lazily,
+    in the same order every time.
 
     Images are handles that are read when a stage needs them, so iterating is cheap. Raises
     TaskError if the data cannot be used; an unreadable image fails only its own sample.
@@ -227,7 +227,8 @@ def check_items(task: Task) -> Iterator[Item]:
 
 
 def count_items(task: Task) -> int:
-    """Return the number of items of a task. Raises TaskError if `__len__` does not return one."""
+    """Return the number of items of a task. Raises TaskError if `__len__` does not return a
+    number."""
     try:
         return len(task)
     except TaskError:

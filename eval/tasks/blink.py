@@ -221,6 +221,9 @@ class Blink(TableTask):
             if cell and cell["bytes"]:
                 pictures.append(Picture.encoded(cell["bytes"], name))
             else:
-                why = "the parquet file has no bytes for this image; download a file with embedded images"
+                why = (
+                    "the parquet file has no bytes for this image; download a file with embedded"
+                    " images"
+                )
                 pictures.append(make_broken_picture(name, why))
         return tuple(pictures)

@@ -66,8 +66,9 @@ LABEL_PATTERN = re.compile(r"(?:options?|choices?)?[\s_-]*[(\[]?([a-z]|\d{1,2})[
 
 
 def as_options(cell: Any) -> list[Any]:
-    """Parse a cell of options: a list of them, {"A": text, "B": text}, {"label": [...], "text":
-    [...]}, a list of {"label", "text"}, of {"A": text} or of ("A", text), also written as text.
+    """Parse a cell of options: a list of texts, {"A": text, "B": text}, {"label": [...], "text":
+    [...]}, or a list of {"label", "text"}, of {"A": text} or of ("A", text); each of these may also
+    be written as a string.
 
     Raises ValueError for labels that are not A, B ... or 1, 2 ... or 0, 1 ....
     """

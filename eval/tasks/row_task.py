@@ -25,7 +25,7 @@ class VideoReader(Protocol):
         """Return the columns of a table that hold the videos. Raises TaskError."""
 
     def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> Moments:
-        """Return the time of each mark, None for a mark without one. Raises ValueError."""
+        """Return the time of each mark, or None for a mark without a time. Raises ValueError."""
 
     def show_frames(self, sample: Sample, moments: Moments) -> Sample:
         """Replace the images of a sample, which are video files, by frames. A video that cannot be
@@ -37,7 +37,8 @@ class RowQuestion:
     """A question from row `number`, without its images; if `answer` is None, it is hidden.
 
     `images`, and choices that are a Path, name files; if the row's cells hold the images, `images`
-    is empty. `moments` are the times of the marks in a video, None for a mark without one.
+    is empty. `moments` holds the times of the marks in a video, with None for a mark without a
+    time.
     """
 
     number: int

@@ -131,8 +131,8 @@ class TextTable:
         return digest_files([self.file]).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the cells of every row in these columns, None for a missing one. Raises TaskError
-        with the number of a faulty line."""
+        """Yield the cells of every row in these columns, with None for a missing cell. Raises
+        TaskError with the number of a faulty line."""
         for _, row in self._read_from():
             yield {name: row.get(name) for name in columns}
 

@@ -224,7 +224,7 @@ def cut_jigsaw(
     whole: bool = False,
 ) -> QuestionImages:
     """Draw a jigsaw from any photograph, HxWx3, as `draw_jigsaw` does; with `whole`, the pieces
-    cover all of it, with its own aspect ratio, instead of a random crop."""
+    cover the whole photograph, in its own aspect ratio, instead of a random crop."""
     for _ in range(200):
         grid, crop = _cut_grid(rng, photo, whole)
         row, column = HIDDEN_PIECES[int(rng.integers(len(HIDDEN_PIECES)))]
