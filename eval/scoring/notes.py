@@ -155,7 +155,7 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
         planned = format_count(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
         is_paid = (run.folder.path / COST_FILE).exists()
-        larger = ", with a larger --budget if it is used up" * is_paid
+        larger = ", with a larger --budget if the budget is used up" * is_paid
         yield (
             f"unfinished: {missing} of {planned} {are} missing and excluded from all means; the"
             f" same command resumes the run{larger}"

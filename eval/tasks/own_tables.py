@@ -231,7 +231,8 @@ class Tsv(TableTask):
         choices = read_choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
         if len(choices) == 1 or "" in choices:
             raise ValueError(
-                f"{identifier}: choices must be two or more without a gap, found {list(choices)}"
+                f"{identifier}: there must be two or more choices without a gap,"
+                f" found {list(choices)}"
             )
         answer = read_answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {
