@@ -275,7 +275,7 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
             guessed.add(record.key)
     for scores in run.points if guessed else ():
         line = Guesses(scores, [], [])
-        for entry in scores.all:
+        for entry in scores.all_records:
             is_guess = (scores.point.records_id, entry.sample, entry.draw) in guessed
             kind = line.guesses if is_guess else line.others
             kind.append(entry.verdict is Verdict.RIGHT)

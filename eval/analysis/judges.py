@@ -131,7 +131,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         *attribute_columns("judge"),
         Column("pass", "kind", text),
         *attribute_columns("contestant", "task"),
-        Column("judged", lambda arm: arm.count("given")),
+        Column("judged", lambda arm: arm.count("has_verdict")),
         Column("chose\nnothing", lambda arm: arm.count("none")),
         Column("no\nverdict", lambda arm: arm.count("reason")),
         Column("failed", lambda arm: arm.count("error")),

@@ -22,8 +22,8 @@ def make_labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     occurs twice.
 
     A run that was continued with an edited configuration contains points that share a name but were
-    built differently. The later ones show their differences, "plain {mark.color=gray}", or a number
-    if too many settings differ. Different tasks with the same name are numbered.
+    built differently. The labels of the later ones show the differences, "plain {mark.color=gray}",
+    or a number if too many settings differ. Different tasks with the same name are numbered.
     """
     plain = {
         point.id: (format_contestant_label(point), format_task_label(point)) for point in points
@@ -118,11 +118,11 @@ def find_baseline(
     """Return the baseline's point on the same samples and at the same setting, or else the
     baseline's first point; None if there is no point to compare with.
 
-    The same setting has all of the point's changes that the baseline also has, so a sweep of a
-    stage that the baseline lacks leaves it unchanged. A changed point of the baseline itself is
-    compared with its unchanged point, or else its first. If several match, because the
-    configuration was edited between runs, the latest counts. `older` points are used only if none
-    of `points` belongs to the baseline.
+    The baseline's point at the same setting has no changes besides those of `point`, and as many of
+    these as possible; it stays the same in a sweep of a stage that the baseline lacks. A changed
+    point of the baseline itself is compared with the baseline's unchanged point, or else its first.
+    If several points match, because the configuration was edited between runs, the latest one
+    counts. `older` points are used only if none of `points` belongs to the baseline.
     """
     mine, others = (
         [arm for arm in arms if arm.baseline and arm.task_id == point.task_id]

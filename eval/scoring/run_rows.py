@@ -70,7 +70,9 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
             for part, sliced in _list_slices(arm, by):
                 plain = make_empty_row(run, arm, part)
                 own += [*make_arm_rows(sliced, plain), *list_metric_rows(sliced, plain)]
-            vars(arm).pop("comparable", None)  # a number per sample, which few tables need again
+            vars(arm).pop(
+                "comparable_values", None
+            )  # a number per sample, which few tables need again
         rows += [replace(row, units=None) for row in own]
     rows = [*correct_p_values(rows), *list_circular_rows(run)]
     if _may_have_turns(run):

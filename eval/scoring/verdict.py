@@ -76,7 +76,7 @@ class PointScores:
         return ArmColumns.from_records(list(self.samples), self.scored)
 
     @cached_property
-    def all(self) -> list[ScoredRecord]:
+    def all_records(self) -> list[ScoredRecord]:
         """Every scored record of the point."""
         if isinstance(self.scored, ScoredColumns):
             return self._records

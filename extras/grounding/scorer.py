@@ -110,7 +110,9 @@ class PlacesScorer(Scorer):
         precision."""
         faulty = {name for name, row in scores.keyed_samples.items() if not self._has_truth(row)}
         scores = scores.only({*scores.samples} - faulty) if faulty else scores
-        found = {(draw.sample, draw.draw): parse_places(draw.answer or "") for draw in scores.all}
+        found = {
+            (draw.sample, draw.draw): parse_places(draw.answer or "") for draw in scores.all_records
+        }
         return [
             metric
             for metric in self._yield_metrics(scores, found)

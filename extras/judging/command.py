@@ -161,7 +161,7 @@ class RunJudge:
             passes = [*map(self.wording.build_pass, passes)]
         for scores in arms:
             for judging in passes:
-                for entry in scores.all if judging.covers_point(scores.point) else ():
+                for entry in scores.all_records if judging.covers_point(scores.point) else ():
                     record = records[scores.point.records_id, entry.sample, entry.draw]
                     if record.error or record.answer is not None or explain_missing_reply(record):
                         continue
@@ -267,7 +267,7 @@ def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iter
     reader"."""
     records = folder.records()
     for scores in arms:
-        for entry in scores.all if not scores.point.replies_of else ():
+        for entry in scores.all_records if not scores.point.replies_of else ():
             if entry.read and entry.answer is not None:
                 record = records[scores.point.records_id, entry.sample, entry.draw]
                 asked = {own: letter for letter, own in (record.letters or {}).items()}

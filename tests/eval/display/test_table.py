@@ -183,7 +183,9 @@ def test_registering_a_function_adds_a_metric(
     """The metric is the share of answered samples with the answer A."""
 
     def answered_a(scores: PointScores) -> dict[str, float]:
-        return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
+        return {
+            entry.sample: float(entry.answer == "A") for entry in scores.all_records if entry.answer
+        }
 
     monkeypatch.setitem(METRICS, "answered_a", answered_a)
     score_arms(made, "t", "AAAA", plain="ABBB")

@@ -113,7 +113,9 @@ def strip_times(folder: Path) -> list[dict[str, Any]]:
 
 
 def verdicts(folder: Path, place: int = 0, reader: Any = None) -> list[Verdict]:
-    return [scored.verdict for scored in score_run(RunFolder(folder), reader).points[place].all]
+    return [
+        scored.verdict for scored in score_run(RunFolder(folder), reader).points[place].all_records
+    ]
 
 
 @pytest.mark.parametrize("workers", [1, 8])

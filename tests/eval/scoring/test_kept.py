@@ -71,7 +71,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def read(path: Path) -> tuple[str, list[list[ScoredRecord]], tuple[str, ...]]:
     """Return everything that a table of a run shows."""
     shown = score_table(path)
-    return shown.csv, [arm.all for arm in shown.scores[0].points], shown.notes
+    return shown.csv, [arm.all_records for arm in shown.scores[0].points], shown.notes
 
 
 def read_anew(path: Path) -> tuple[str, list[list[ScoredRecord]], tuple[str, ...]]:

@@ -263,7 +263,7 @@ def test_the_column_that_names_the_reader_of_replies(
 
 def test_only_answers_found_by_a_reader_or_judge_count_as_read(made: MadeRun) -> None:
     scores = ask(made, {"answer": "A"}, {"text": "(A)"}, {"text": "Hmm", "answer": "A"})
-    assert [entry.read for entry in scores.all] == [False, True, True]
+    assert [entry.read for entry in scores.all_records] == [False, True, True]
     assert not ReadResult(answer="A").read
     assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
     assert Score(Verdict.WRONG).value == 0.0
@@ -272,7 +272,7 @@ def test_only_answers_found_by_a_reader_or_judge_count_as_read(made: MadeRun) ->
 @pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
 def test_a_failed_record_has_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
     scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
-    assert scores.all[0].judged == marks
+    assert scores.all_records[0].judged == marks
 
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)

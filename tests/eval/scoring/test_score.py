@@ -250,7 +250,7 @@ def test_scoring_with_another_reader_does_not_need_custom_classes_of_the_run(mad
     made.task("t", ["A"])
     made.reply(made.point("plain", "t", read={"use": "mine.Last"}), "s0", "(A)")
     (scores,) = score_run(made.write(), toolkits.BlinkOfficial()).points
-    assert (scores.reader, scores.all[0].verdict) == ("blink_official", Verdict.RIGHT)
+    assert (scores.reader, scores.all_records[0].verdict) == ("blink_official", Verdict.RIGHT)
 
 
 def test_a_named_reader_replaces_that_of_the_plan(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_shard_that_ran_an_older_plan_keeps_its_older_arms_separate(tmp_path: 
     merge([one, older.path], tmp_path / "whole")
     whole = score_run(RunFolder(tmp_path / "whole"))
     (scores,) = whole.points
-    assert (scores.contestant, len(scores.all), scores.missing) == ("plain", 2, 0)
+    assert (scores.contestant, len(scores.all_records), scores.missing) == ("plain", 2, 0)
     assert whole.older_labels == ("older on animals",)
 
 

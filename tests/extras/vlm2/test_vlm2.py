@@ -157,7 +157,9 @@ def test_numbers_that_a_model_gives_itself_are_not_its_score(made: MadeRun, word
     accuracy = value(table, "accuracy", task="vid")
     assert (accuracy.value, accuracy.right, accuracy.wrong, accuracy.unreadable) == (None, 0, 0, 2)
     assert not table.where(metric="vid_ab").rows
-    scored = [scored for run in table.scores for point in run.points for scored in point.all]
+    scored = [
+        scored for run in table.scores for point in run.points for scored in point.all_records
+    ]
     assert {record.reason for record in scored} == {"unjudged"}
     printed = " ".join(repr(table).split())
     assert "vid: 2 replies still to be scored by a judge" in printed
