@@ -62,7 +62,7 @@ def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]
     for kind, judgements in by_kind.items():
         arm = JudgedArm(judge, kind, "", "", judgements)
         judged = format_count(len(arm.lines), "reply", "replies")
-        parts = [f"{arm.count('given')} of {judged} judged"]
+        parts = [f"{arm.count('has_verdict')} of {judged} judged"]
         if none := arm.count("none"):
             parts[0] += f", {none} of which choose no answer"
         reasons = Counter(line.reason for line in arm.lines if line.reason)

@@ -156,7 +156,7 @@ def test_looking_again_helps_the_near_sighted_model_and_a_placebo_does_not(run: 
         for each in summarize_looks(scored)
     }
     glance = next(p for p in scored.points if p.contestant == "glance")
-    first = sum(s.score.value for s in glance.all_records) / len(glance.all)
+    first = sum(s.score.value for s in glance.all_records) / len(glance.all_records)
     after = {key: each.final_accuracy for key, each in found.items()}
     assert after["zoom", 0] == first < after["zoom", 1] < after["zoom", 3]
     assert all(after["placebo", allowed] == first for allowed in (0, 1, 3))
