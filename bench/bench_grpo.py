@@ -365,7 +365,7 @@ class Reward(NamedTuple):
 def measure_rewards(folder: Path, parts: int = 5) -> list[Reward]:
     """Measure the rewards of equal parts of a training."""
     (arm,) = score_run(RunFolder(folder / "rollouts")).points
-    entries = [entry for entry in arm.all if STEP_MEASURE in entry.measured]
+    entries = [entry for entry in arm.all_records if STEP_MEASURE in entry.measured]
     steps = [int(str(entry.measured[STEP_MEASURE])) for entry in entries]
     ends, rewards = [part * (max(steps) + 1) // parts for part in range(parts + 1)], []
     for begin, end in pairwise(ends):

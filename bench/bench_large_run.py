@@ -24,7 +24,7 @@ from bench.large_run import make_run
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.report import Report, render_report_page
-from looktwice.eval.scoring.kept import FILE, SEAL
+from looktwice.eval.scoring.kept import SEAL_FILE, VERDICTS_FILE
 
 ROUNDS, LIMIT_MB = 3, 500
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,7 +85,7 @@ def measure_all(config: Path, run: Path, rounds: int = ROUNDS) -> dict[str, Used
         for name, arguments in commands(config, run).items():
             if before:
                 every[f"{name} before"].append(measure(arguments, before))
-            for file in (FILE, SEAL):
+            for file in (VERDICTS_FILE, SEAL_FILE):
                 (run / file).unlink(missing_ok=True)
             every[f"{name} cold"].append(measure(arguments))
             every[f"{name} warm"].append(measure(arguments))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from looktwice.eval.readers import Marked, Robust, Strict
-from looktwice.eval.readers.open_answers import KINDS, read_open
+from looktwice.eval.readers.open_answers import KIND_READERS, read_open
 from looktwice.eval.readers.reader import build_reader, map_readers
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.replies.thoughts import strip_thoughts
@@ -110,7 +110,7 @@ WORK: dict[str, Callable[[int], object]] = {
     "the header of a picture": lambda n: header(100 * n),
     **{
         f"digits of another writing, {kind}": lambda n, kind=kind: read_open("\u0663" * n, kind)  # type: ignore[misc]
-        for kind in KINDS
+        for kind in KIND_READERS
     },
     **{
         f"{type(reader).__name__}, {piece!r}": lambda n, reader=reader, piece=piece: reader.read(  # type: ignore[misc]

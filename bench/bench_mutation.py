@@ -61,8 +61,8 @@ EQUIVALENT = {
         "a part that was read has a buffer of its own, which ends with it"
     ),
     "eval/scoring/kept.py _write: False -> True": "escaped letters are read as the same letters",
-    "eval/scoring/notes.py _sentences: 0 -> -1": "the arms of a class sent the same",
-    "eval/scoring/row.py micro_row: 0 -> -1": "there is one row, as the condition says",
+    "eval/scoring/notes.py _write_sentences: 0 -> -1": "the arms of a class sent the same",
+    "eval/scoring/row.py make_micro_row: 0 -> -1": "there is one row, as the condition says",
     "eval/scoring/row.py module: 1 -> 0": "read only in means over tasks, which set it",
     "eval/scoring/verdict.py compare_with_key: False -> True": (
         "callers that omit it ask only whether the answer is right"
@@ -76,22 +76,22 @@ EQUIVALENT = {
     "eval/statistics/paired.py _exact_power: 1 - share -> 1 + share": (
         "further numbers of differing pairs have hardly any weight"
     ),
-    "eval/scoring/run_rows.py majority_and_chance: 1 -> 2": (
+    "eval/scoring/run_rows.py make_reference_rows: 1 -> 2": (
         "the first of the two most common is the most common"
     ),
-    "eval/scoring/run_rows.py majority_and_chance: 0 -> -1": (
+    "eval/scoring/run_rows.py make_reference_rows: 0 -> -1": (
         "the first of one most common key is the last"
     ),
-    "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> 1.0": (
+    "eval/scoring/run_rows.py make_comparable_accuracy: 0.0 -> 1.0": (
         "the value of a failed unit is never compared"
     ),
-    "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> -1.0": (
+    "eval/scoring/run_rows.py make_comparable_accuracy: 0.0 -> -1.0": (
         "the value of a failed unit is never compared"
     ),
     "eval/scoring/run_rows.py compare: 0 -> -1": (
         "the first pair is taken only where it is the last as well"
     ),
-    "eval/scoring/run_rows.py _means: True -> False": (
+    "eval/scoring/run_rows.py _make_mean_rows: True -> False": (
         "the lengths were found equal two lines before"
     ),
     "eval/statistics/shares.py _pearson: a - mine -> a + mine": (

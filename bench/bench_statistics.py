@@ -16,8 +16,8 @@ from scipy.special import ndtr, ndtri
 
 from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.records.records import PointRow, SampleRow
-from looktwice.eval.replies import load_key
-from looktwice.eval.scoring.row import Row, fill, macro_row
+from looktwice.eval.replies import load_answer_key
+from looktwice.eval.scoring.row import Row, fill_row, make_macro_row
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Verdict
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.answers import cohens_kappa
@@ -167,8 +167,8 @@ def macro_coverage(times: int) -> Iterator[str]:
 
 
 def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> float:
-    """Return the percentage of intervals of `macro_row` that cover the mean over tasks, each given
-    by share, variants and size of clusters."""
+    """Return the percentage of intervals of `make_macro_row` that cover the mean over tasks, each
+    given by share, variants and size of clusters."""
     hits, truth = 0, float(np.mean([share for share, *_ in tasks]))
     for seed in range(times):
         random, rows = np.random.default_rng(seed), []
@@ -189,8 +189,8 @@ def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> fl
                     None,
                     task_name=str(number),
                 )
-                rows.append(fill(plain, Metric("accuracy", units, clusters=clusters)))
-        estimate = macro_row(rows)
+                rows.append(fill_row(plain, Metric("accuracy", units, clusters=clusters)))
+        estimate = make_macro_row(rows)
         hits += (estimate.low or 0.0) <= truth <= (estimate.high or 0.0)
     return 100 * hits / times
 
@@ -300,7 +300,7 @@ def shared_errors() -> Iterator[str]:
     if not folder.is_dir():
         yield "App. C.2: no recorded replies here"
         return
-    keys, points = load_key(folder / "val_answers.json"), []
+    keys, points = load_answer_key(folder / "val_answers.json"), []
     for file in ("llava_v1.5_7b", "llava_v1.5_13b", "QwenVLMax", "GPT4V"):
         samples, answers = {}, {}
         for row in score_replies(load_replies(folder / f"{file}.jsonl.gz")[0], keys).rows:

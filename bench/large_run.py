@@ -97,7 +97,7 @@ def make_run(
     plan, folder = load_plan(config), root / "runs" / "large"
     with RunWriter(folder) as writer:
         for item in plan.points[0].task:  # all arms of a sample in turn, as a run asks them
-            writer.sample(
+            writer.add_sample(
                 SampleRow(
                     plan.points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict()
                 )

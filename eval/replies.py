@@ -48,21 +48,23 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Visual_Correspondence": _POINT_CHOICES,
     "Visual_Similarity": _LATER_IMAGE_CHOICES,
 }
-"""BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
+"""BLINK's choices, by subtask; the choices of Counting differ between questions and are empty
+here."""
 KEY_PATTERN = re.compile(r"\([A-Z]\)|[A-Z]")
 HIDDEN_ANSWER = "hidden"
 """The correct answer of a question in the test split, whose answers are not public."""
 
 
 def get_subtask_of_idx(idx: str) -> str:
-    """Return the subtask of an idx, without split and number: `val_Art_Style_3` gives Art_Style."""
+    """Return the subtask in an idx, without the split and the number: `val_Art_Style_3` gives
+    Art_Style."""
     return idx.partition("_")[2].rpartition("_")[0]
 
 
-def load_key(file: Path) -> dict[str, str]:
+def load_answer_key(file: Path) -> dict[str, str]:
     """Read an answer key, a JSON object that maps the id of a sample to "(X)" or "X"; return all as
     "(X)". Raises TaskError."""
-    expected = "a JSON object from the id of each sample to a letter, such as '(A)' or 'A'"
+    expected = "a JSON object that maps the id of each sample to a letter, such as '(A)' or 'A'"
     try:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
@@ -80,7 +82,7 @@ def load_key(file: Path) -> dict[str, str]:
     return {str(name): f"({str(letter).strip('()')})" for name, letter in data.items()}
 
 
-OLD_KEY = (
+OLD_KEY_ERRATUM = (
     "the offline key val_answers.json of 2024 assigns the labels of Relative_Reflectance to the"
     " wrong questions; the data set was corrected on 2025-09-03, so scores on the two keys cannot"
     " be compared"
@@ -92,10 +94,10 @@ class RecordedQuestions:
     """The subtask `name` of BLINK, from the official offline answer key `key` in the folder `path`,
     a JSON object that maps idx to "(X)".
 
-    Use it with the model `pipelines.models.Replay` to score replies that other software recorded;
-    any other model would get neither question nor images. The choices are those of the subtask;
-    Counting's differ between questions and are empty. `subset` selects some of the questions.
-    Raises TaskError.
+    Use this task with the model `pipelines.models.Replay` to score replies that other software
+    recorded; any other model would get neither questions nor images. The choices are those of the
+    subtask; Counting's differ between questions and are empty. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     path: Path
@@ -109,9 +111,10 @@ class RecordedQuestions:
 
     @property
     def facts(self) -> Facts:
-        """The split val, the answer key's sha256 as label version, and its known errata."""
+        """The split val, the answer key's sha256 as the label version, and the known errata of the
+        key."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
-        errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
+        errata = (OLD_KEY_ERRATUM,) if self.name == "Relative_Reflectance" else ()
         note = "recorded replies, without the texts and images of the questions"
         own = spec(BlinkScorer(self.name))
         return Facts(
@@ -124,12 +127,12 @@ class RecordedQuestions:
         )
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._selected_ids)
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items in the order of the answer key."""
         question = f"A question of BLINK's {self.name}; only the reply to it was recorded."
-        for idx in self._chosen:
+        for idx in self._selected_ids:
             sample = Sample(idx, question, choices=CHOICES[self.name], meta={"subtask": self.name})
             yield Item(sample, self._keys[idx].strip("()"))
 
@@ -141,7 +144,7 @@ class RecordedQuestions:
     def _keys(self) -> dict[str, str]:
         keys = {
             idx: key
-            for idx, key in load_key(self._file).items()
+            for idx, key in load_answer_key(self._file).items()
             if idx.startswith(f"val_{self.name}_")
         }
         if not keys:
@@ -152,7 +155,7 @@ class RecordedQuestions:
         return keys
 
     @cached_property
-    def _chosen(self) -> list[str]:
+    def _selected_ids(self) -> list[str]:
         rows = [
             (idx, {"subtask": self.name, "answer": key.strip("()")})
             for idx, key in self._keys.items()

@@ -19,7 +19,7 @@ from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, P
 from looktwice.eval.page.pairs import ALL_TASKS
 from looktwice.eval.page.render import read_page_file, stream_page
 from looktwice.eval.page.run_page import ImageLoader, RunPage
-from looktwice.eval.scoring.run_rows import headline_rows
+from looktwice.eval.scoring.run_rows import list_headline_rows
 from looktwice.eval.scoring.score import pause_collection
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.counted import format_count, format_list
@@ -213,7 +213,7 @@ class Report:
         """The tables: contestants by tasks; macro, micro and totals over several tasks; one for
         each task of each run, all variants together; and those of all analyses that apply."""
         rows = [row for row in self.scored.rows if not row.slice]
-        own = headline_rows(self.scored.scores, self.scored.rows)
+        own = list_headline_rows(self.scored.scores, self.scored.rows)
         tables = [ReportTable("Accuracy", overview_table(self.scored.rows, own))]
         if len({row.task for row in rows if row.task_name and row.metric == "accuracy"}) > 1:
             means = sort_rows([row for row in rows if not row.task_name])

@@ -11,7 +11,7 @@ from aiohttp import web
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.page.serving import PageServer
-from looktwice.eval.recorded.show import sample_page
+from looktwice.eval.recorded.show import render_sample_page
 from looktwice.eval.report import Report, render_report_page
 from looktwice.pipelines.extensions import find_extension
 
@@ -24,7 +24,7 @@ def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
     html = "".join(render_report_page(Report(table), page, served=True))
     part = find_extension("parts", "studio")
     guest = part.open()(studio, page) if studio and part else None
-    server = PageServer(page, html, sample_page, token="known")
+    server = PageServer(page, html, render_sample_page, token="known")
     with serve(server.make_application(guest)) as address:
         yield address
 

@@ -121,7 +121,7 @@ def _draw_example(rng: Generator, number: int) -> Example:
             rng, levels, lambda cards: cards[int(rng.integers(len(cards)))], style=style
         )
     )
-    marked = [asked.things.index(thing) for thing in asked.marked]
+    marked = [asked.things.index(thing) for thing in asked.marked_things]
     if not marked and rng.random() < 0.3:
         marked = [int(rng.integers(len(asked.things)))]
     pixels = draw_things(rng, asked.things, style)

@@ -23,7 +23,7 @@ from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
-from looktwice.eval.scoring.columns import read_values
+from looktwice.eval.scoring.columns import parse_values
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.extensions import Extension, list_extensions
@@ -199,8 +199,8 @@ def _collect_traits(run: RunScores) -> set[str]:
 def _is_measured(run: RunScores) -> bool:
     """Return whether any measurement differs between the answers of the run."""
     first = dict[str, Any]()
-    texts = (text for arm in run.points for text in arm.columns.count_measured())
-    measured = (pair for text in texts for pair in read_values(text).items())
+    texts = (text for arm in run.points for text in arm.columns.count_by_measurements())
+    measured = (pair for text in texts for pair in parse_values(text).items())
     return any(first.setdefault(name, value) != value for name, value in measured)
 
 

@@ -214,7 +214,7 @@ class SpecialistPair:
     def excluded_count(self) -> int:
         """The number of samples with a correct answer that failed or are missing for one of
         them."""
-        return len(self.specialist.keyed) - self.shared_samples.n
+        return len(self.specialist.keyed_samples) - self.shared_samples.n
 
 
 def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
@@ -281,7 +281,7 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
             guessed.add(record.key)
     for scores in run.points if guessed else ():
         line = Guesses(scores, [], [])
-        for entry in scores.all:
+        for entry in scores.all_records:
             is_guess = (scores.point.records_id, entry.sample, entry.draw) in guessed
             kind = line.guess_hits if is_guess else line.other_hits
             kind.append(entry.verdict is Verdict.RIGHT)

@@ -31,7 +31,7 @@ from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.contrasts import Cell, contrast, mean_difference
 from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, Z
-from looktwice.eval.statistics.paired import ALPHA, Values, chi_squared_tail, correct
+from looktwice.eval.statistics.paired import ALPHA, ValueMatrix, chi_squared_tail, correct
 from looktwice.pipelines.config.classes import flatten_changes, is_within
 from looktwice.pipelines.json_input import write_canonical
 
@@ -145,8 +145,8 @@ def _find_effects(
         task = arm.point.task
         tasks[task].append(number)
         clusters |= {(task, sample): cluster for sample, cluster in arm.clusters.items()}
-        values[number] = {(task, sample): value for sample, value in arm.comparable.items()}
-    matrix = Values.of(values, clusters)
+        values[number] = {(task, sample): value for sample, value in arm.comparable_values.items()}
+    matrix = ValueMatrix.of(values, clusters)
     cells = [_get_cell(sweep, arm.point.changes) for arm in arms]
     for factor, weigh in factors:
         differences = defaultdict[Levels, list[tuple[Floats, Clusters]]](list)

@@ -38,7 +38,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.scoring.columns import Words
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.notes import find_commonest_reason
-from looktwice.eval.scoring.run_rows import headline_rows
+from looktwice.eval.scoring.run_rows import list_headline_rows
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import format_count
@@ -48,7 +48,7 @@ MAX_CHANGES = 4  # significant changes that a sentence lists
 MAX_DETAILED_TASKS = 3
 MAX_FLIPS, FLIP_SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
-    *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
+    *("warning", "unfinished", "partly asked", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
 )
 """The prefixes of the table notes that are shown with the findings."""
@@ -227,7 +227,7 @@ def _describe_notes(scored: Table) -> Iterator[str]:
     for run in scored.scores:
         yield from describe_judging(run)
     own = defaultdict[tuple[str, str], list[str]](list)
-    for row in headline_rows(scored.scores, scored.rows):
+    for row in list_headline_rows(scored.scores, scored.rows):
         if not row.slice:
             own[row.task, row.metric].append(f"{row.contestant} {percent(row.value)}")
     for (task, metric), values in own.items():
@@ -255,8 +255,10 @@ def _choose_flips(study: OneChangeStudy) -> tuple[tuple[Flip, ...], str]:
         return (), ""
     base, arm, row = max(significant, key=lambda line: abs(line[2].change))
     sign = 1 if row.change > 0 else -1
-    shared = [name for name in base.comparable if name in arm.comparable]
-    moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
+    shared = [name for name in base.comparable_values if name in arm.comparable_values]
+    moved = [
+        s for s in shared if sign * (arm.comparable_values[s] - base.comparable_values[s]) > 1e-9
+    ]
     flips = []
     for name in Random(FLIP_SEED).sample(moved, min(MAX_FLIPS, len(moved))):
         before, after = (draw.answer if (draw := a.first(name)) else None for a in (base, arm))

@@ -62,7 +62,7 @@ def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]
     for kind, judgements in by_kind.items():
         arm = JudgedArm(judge, kind, "", "", judgements)
         judged = format_count(len(arm.lines), "reply", "replies")
-        parts = [f"{arm.count('given')} of {judged} judged"]
+        parts = [f"{arm.count('has_verdict')} of {judged} judged"]
         if none := arm.count("none"):
             parts[0] += f", {none} of which choose no answer"
         reasons = Counter(line.reason for line in arm.lines if line.reason)
@@ -87,7 +87,7 @@ def describe_agreement(lines: Sequence[Judgement]) -> Iterator[str]:
     """
     by_pass = dict[str, dict[str, dict[tuple[object, ...], Judgement]]]()
     for line in lines:
-        if line.given:
+        if line.has_verdict:
             reply = line.point, line.sample, line.draw, line.words
             by_pass.setdefault(line.kind, {}).setdefault(line.judge, {})[reply] = line
     for kind, judges in by_pass.items():
@@ -125,13 +125,13 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         for line in run.judged.lines:
             by_arm[line.judge, line.kind, line.point].append(line)
         for (judge, kind, point), lines in by_arm.items():
-            label = f"{judge} (counts)" if judge == run.judged.counting.get(kind) else judge
+            label = f"{judge} (counts)" if judge == run.judged.counting_judges.get(kind) else judge
             arms.append(JudgedArm(label, kind, *labels.get(point, (point, "")), lines))
     columns: Columns[JudgedArm] = (
         *attribute_columns("judge"),
         Column("pass", "kind", text),
         *attribute_columns("contestant", "task"),
-        Column("judged", lambda arm: arm.count("given")),
+        Column("judged", lambda arm: arm.count("has_verdict")),
         Column("chose\nnothing", lambda arm: arm.count("none")),
         Column("no\nverdict", lambda arm: arm.count("reason")),
         Column("failed", lambda arm: arm.count("error")),

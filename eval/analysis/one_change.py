@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.display.table import Table
-from looktwice.eval.scoring.labels import ALL_TASKS, baselines, contestant_changes, get_setting
+from looktwice.eval.scoring.labels import (
+    ALL_TASKS,
+    find_baselines,
+    get_contestant_changes,
+    get_setting,
+)
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import CHANCE
 from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
@@ -83,8 +88,8 @@ class TaskArms:
 
 def _select_agreeing_arms(arms: Sequence[PointScores], base: PointScores) -> list[PointScores]:
     """Return the arms that agree with the baseline in every setting that both change."""
-    given = contestant_changes(base.point)
-    changed = ((arm, contestant_changes(arm.point).items()) for arm in arms)
+    given = get_contestant_changes(base.point)
+    changed = ((arm, get_contestant_changes(arm.point).items()) for arm in arms)
     return [arm for arm, own in changed if all(given.get(p, v) == v for p, v in own)]
 
 
@@ -113,7 +118,7 @@ class OneChangeStudy:
     @cached_property
     def rivals(self) -> Mapping[str, PointScores | None]:
         """The baseline of each arm by the id of its point, None if it has none."""
-        return baselines(self.run)
+        return find_baselines(self.run)
 
     @cached_property
     def factors(self) -> list[tuple[str, ...]]:
@@ -128,7 +133,7 @@ class OneChangeStudy:
         """The compared arms of all tasks together, if there are several tasks, and of each task."""
         every, by_task = self.arms_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
-            if len(arm.columns) and not arm.older:
+            if len(arm.columns) and not arm.is_older:
                 by_task[arm.point.task_id].append(arm)
         shared = [arm for arm in every if not _is_guess(arm)]
         tables = [self.compare_arms(shared, ALL_TASKS)] if len(shared) > 1 else []
@@ -140,7 +145,7 @@ class OneChangeStudy:
         tasks; empty if the baseline has one task or there is no such contestant."""
         tasks = defaultdict[str, dict[str, PointScores]](dict)
         for arm in self.run.points:
-            if len(arm.columns) and not arm.older:
+            if len(arm.columns) and not arm.is_older:
                 tasks[arm.contestant][arm.point.task_id] = arm
         whole = {t for mine in tasks.values() for t, arm in mine.items() if arm.point.baseline}
         arms = [next(iter(mine.values())) for mine in tasks.values() if mine.keys() == whole]
@@ -161,7 +166,7 @@ class OneChangeStudy:
             if place in self.accuracies:  # the table may show only some rows
                 lines.append((arm, self.compare_arm(arm, base, label, place)))
         lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
-        places = contestant_changes(base.point)
+        places = get_contestant_changes(base.point)
         settings = [self.describe_settings(base, [place], base) for place in places]
         name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
         of_task = {} if task else self.accuracies
@@ -190,7 +195,7 @@ class OneChangeStudy:
     ) -> Iterator[tuple[PointScores, str]]:
         """Yield the baseline, other contestants at the baseline's settings, and arms that differ
         from any of these in one change, each with its label."""
-        given, own = contestant_changes(base.point), defaultdict[str, list[PointScores]](list)
+        given, own = get_contestant_changes(base.point), defaultdict[str, list[PointScores]](list)
         for arm in arms:
             own[arm.point.contestant].append(arm)
         for name, mine in own.items():
@@ -200,7 +205,7 @@ class OneChangeStudy:
             first = base if is_base else next(iter(mine), None)
             if first is None or (not is_base and _is_guess(first)):
                 continue
-            added = [place for place in contestant_changes(first.point) if place not in given]
+            added = [place for place in get_contestant_changes(first.point) if place not in given]
             for arm in mine:
                 changes = self.describe_changes(arm, first)
                 if arm is first:
@@ -220,7 +225,7 @@ class OneChangeStudy:
         arms would share are left out."""
         short, by_task = dict[str, str](), defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
-            if not arm.older:
+            if not arm.is_older:
                 by_task[arm.point.task_id].append(arm)
         for arms in by_task.values():
             base = self.get_base_arm(arms)
@@ -238,7 +243,7 @@ class OneChangeStudy:
     def describe_changes(self, arm: PointScores, base: PointScores) -> list[str]:
         """Describe the changes that turn the baseline into an arm, in one phrase for each factor of
         the study."""
-        own, given = contestant_changes(arm.point), contestant_changes(base.point)
+        own, given = get_contestant_changes(arm.point), get_contestant_changes(base.point)
         differing = defaultdict[Any, list[str]](list)
         for place in {**given, **own}:
             if (place in own) != (place in given) or own[place] != given[place]:
@@ -267,7 +272,7 @@ class OneChangeStudy:
     @cached_property
     def path_endings(self) -> Counter[str]:
         """The number of changed paths of the study that share each last part."""
-        places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
+        places = {place for arm in self.run.points for place in get_contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 
     def compare_arm(
@@ -315,7 +320,7 @@ class OneChangeStudy:
             arms = [one for one in self.run.points if one.contestant == arm.contestant]
         given = count = 0
         for one in arms:
-            keyed = np.array([name in one.keyed for name in one.columns.ids], bool)
+            keyed = np.array([name in one.keyed_samples for name in one.columns.ids], bool)
             rows = np.flatnonzero(keyed[one.columns["sample"]])
             words = one.columns.count_by_words(rows).items()
             given += len(rows)

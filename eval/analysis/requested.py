@@ -39,7 +39,7 @@ class AnalysisRequest(NamedTuple):
     def refuse(self, needed: str, advice: str) -> NoReturn:
         """Raise RunError for a run without the arms to compare."""
         names = ", ".join(dict.fromkeys(scores.point.contestant for scores in self.run.points))
-        if not any(scores.keyed for scores in self.run.points):
+        if not any(scores.keyed_samples for scores in self.run.points):
             raise RunError(
                 f"{self.run.folder.path} has no correct answers, so nothing in it can be scored"
             )

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from looktwice.eval.scoring.verdict import PointScores, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
+    compute_majority_value,
     fleiss_kappa,
-    majority_value,
     swap_rate_over_halves,
 )
 from looktwice.eval.statistics.intervals import (
@@ -24,7 +24,7 @@ from looktwice.eval.statistics.intervals import (
     bootstrap_mean,
     cluster_codes,
 )
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 
 MAX_ANSWERS = 24  # more distinct answers are free text, for which kappa means little
 
@@ -42,7 +42,7 @@ class SharedSamples:
     cluster.
     """
 
-    values: Values[str, Question]
+    values: ValueMatrix[str, Question]
     hits: NDArray[np.bool_]  # (contestants, questions)
     answers: Sequence[Sequence[str | None]]
     left_out: int
@@ -98,7 +98,9 @@ class SharedSamples:
     @property
     def majority(self) -> Estimate:
         """The accuracy of the most frequent answer."""
-        votes = map(majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float))
+        votes = map(
+            compute_majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float)
+        )
         return bootstrap_mean([*votes], self.values.clusters)
 
     @property
@@ -151,8 +153,8 @@ class ContestantMatrix:
                 asked = columns["sample"][rows]
                 at = numbered[arm.point.task_id, id(columns.ids)][asked]
                 names = map(columns.ids.__getitem__, asked.tolist())
-                values[row, at] = [*map(arm.comparable.__getitem__, names)]
-                hits[row, at] = columns.is_verdict(Verdict.RIGHT)[rows]
+                values[row, at] = [*map(arm.comparable_values.__getitem__, names)]
+                hits[row, at] = columns.has_verdict(Verdict.RIGHT)[rows]
                 answers[row, at] = [words.answer for words in columns.iterate_words(rows)]
                 order.append(at)
             every = np.concatenate(order)
@@ -172,7 +174,7 @@ class ContestantMatrix:
         every = np.concatenate([np.zeros(0, np.int64), *union])
         is_shared = ~np.isnan(self.values[np.ix_(rows, every)]).any(axis=0)
         shared = every[is_shared]
-        values = Values(
+        values = ValueMatrix(
             self.values[np.ix_(rows, shared)],
             tuple(names),
             tuple([self.questions[place] for place in shared.tolist()]),

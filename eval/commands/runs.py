@@ -207,7 +207,7 @@ def view(
 
     from looktwice.eval.page.run_page import RunPage
     from looktwice.eval.page.serving import PageServer, serve_page
-    from looktwice.eval.recorded.show import sample_page
+    from looktwice.eval.recorded.show import render_sample_page
     from looktwice.eval.report import Report, render_report_page
 
     if not runs:
@@ -226,7 +226,7 @@ def view(
         part = find_extension("parts", "studio")
         studio = part.open()(Path(folder).resolve(), page, plugin) if part else None
         with until_interrupted():
-            stages, ready = partial(sample_page, plugins=plugin), partial(announce, opened)
+            stages, ready = partial(render_sample_page, plugins=plugin), partial(announce, opened)
             serve_page(PageServer(page, html, stages), port, ready, "view", studio)
 
 
@@ -282,5 +282,5 @@ def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NO_VALUES) 
     result = replay(run, plugin, cache)
     for line in describe_replay(result):
         say(line)
-    if not result.done:
+    if not result.all_reproduced:
         raise Exit(1)

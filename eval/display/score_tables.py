@@ -195,7 +195,7 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
     first."""
     samples = defaultdict[tuple[str, str, str], list[str]](list)
     for scores in chain(*(run.points for run in runs)):
-        for row in np.flatnonzero(scores.columns.is_verdict(Verdict.FAILED)).tolist():
+        for row in np.flatnonzero(scores.columns.has_verdict(Verdict.FAILED)).tolist():
             entry = scores.columns.record(row)
             error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
             samples[scores.contestant, scores.task, error].append(entry.sample)

@@ -46,10 +46,10 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_yaml
 from looktwice.eval.scoring.labels import get_setting
-from looktwice.eval.scoring.metrics import measurements
-from looktwice.eval.scoring.notes import notes, unchanged
+from looktwice.eval.scoring.metrics import collect_measurements
+from looktwice.eval.scoring.notes import list_notes, list_unchanged_notes
 from looktwice.eval.scoring.row import COLUMNS, Row, Rows
-from looktwice.eval.scoring.run_rows import headline_rows, run_rows
+from looktwice.eval.scoring.run_rows import list_headline_rows, run_rows
 from looktwice.eval.scoring.score import pause_collection, score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import load_plugin
@@ -136,13 +136,13 @@ class Table:
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
         """Notes on stages that changed few requests or none, which explains a delta of zero."""
-        return self._collect_notes(unchanged)
+        return self._collect_notes(list_unchanged_notes)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Notes on stages that changed nothing, on the baseline that `delta` refers to, and on
         samples or arms that are missing or left out, such as older arms."""
-        return (*self.unchanged, *self._collect_notes(notes))
+        return (*self.unchanged, *self._collect_notes(list_notes))
 
     def _collect_notes(self, describe: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
         many = len(self.scores) > 1
@@ -205,7 +205,7 @@ class Table:
 
     @property
     def _notebook_table(self) -> TextTable:
-        return notebook_table(self.rows, headline_rows(self.scores, self.rows))
+        return notebook_table(self.rows, list_headline_rows(self.scores, self.rows))
 
 
 @pause_collection()
@@ -282,7 +282,7 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     fields = set[str]()
     # only for `by`, because going through every sample takes a while
     for scores in chain(*(run.points for run in runs)) if by else ():
-        fields.update(measurements(scores), *scores.metas.values())
+        fields.update(collect_measurements(scores), *scores.metas.values())
     for name in ",".join(by).split(",") if by else ():
         if name not in fields:
             raise RunError(
@@ -301,7 +301,7 @@ def console_table(shown: Table) -> ConsoleTable:
     """
     every = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
     rows = drop_means_of_one(every)
-    own = drop_repeats(headline_rows(shown.scores, shown.rows))
+    own = drop_repeats(list_headline_rows(shown.scores, shown.rows))
     counts = ["right", "wrong", "unreadable", "failed"] + ["missing"] * any(r.missing for r in rows)
     answered = {get_arm_key(row): row.value for row in shown.where(metric="accuracy_answered")}
 
@@ -418,7 +418,7 @@ def describe_judging(run: RunScores) -> Iterator[str]:
                 given[words.answer is not None] += number
     if given:
         yield (
-            f"judge {run.judged.counts}: read"
+            f"judge {run.judged.counting_names}: read"
             f" {format_count(given[True], 'reply', 'replies')},"
             f" and found no answer in {given[False]} more; its tokens are counted separately"
         )

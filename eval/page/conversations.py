@@ -19,7 +19,7 @@ from looktwice.eval.records.records import (
     read_message,
 )
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.base import MadeTask, TaskError
+from looktwice.eval.tasks.base import GeneratedTask, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.counted import count_common_prefix, format_times
 from looktwice.pipelines.marks import Box, Mark, mark_from_dict
@@ -205,7 +205,7 @@ def make_image_loader(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pi
 
     def images(task_id: str, sample: str) -> tuple[Picture, ...]:
         task = tasks.get(task_id, ())
-        if isinstance(task, MadeTask):
+        if isinstance(task, GeneratedTask):
             return item.sample.images if (item := task.item(sample)) else ()
         if task_id not in loaded:
             loaded[task_id] = {}

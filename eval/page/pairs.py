@@ -16,7 +16,7 @@ import numpy as np
 from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.page.data import RESOURCES, PageAnswer, PageData
 from looktwice.eval.statistics.intervals import Estimate, finite_mean
-from looktwice.eval.statistics.paired import ALPHA, Values, correct
+from looktwice.eval.statistics.paired import ALPHA, ValueMatrix, correct
 from looktwice.pipelines.counted import format_count
 
 MAX_PAIRED_SAMPLES, MAX_INTERVALS = 400_000, 400
@@ -117,20 +117,20 @@ class PageNumbers:
         return self.data.samples[sample].task
 
     @cached_property
-    def _all_values(self) -> Values[int, int]:
+    def _all_values(self) -> ValueMatrix[int, int]:
         return self._average_draws()
 
     @cached_property
-    def _all_values_by_task(self) -> dict[int, Values[int, int]]:
+    def _all_values_by_task(self) -> dict[int, ValueMatrix[int, int]]:
         return self._split_by_task(self._all_values)
 
     @cached_property
-    def _values_without_failed(self) -> Values[int, int]:
+    def _values_without_failed(self) -> ValueMatrix[int, int]:
         given = chain.from_iterable(self.data.answers.values())
         is_any = any(answer.verdict == "failed" for answer in given)
         return self._average_draws("failed") if is_any else self._all_values
 
-    def _average_draws(self, *without: str) -> Values[int, int]:
+    def _average_draws(self, *without: str) -> ValueMatrix[int, int]:
         """Return the value of each contestant on each sample with a correct answer: the mean of its
         draws, without those with these verdicts."""
         arms: dict[int, dict[int, float]] = {n: {} for n in range(len(self.data.contestants))}
@@ -140,7 +140,7 @@ class PageNumbers:
             if values := [draw.value for draw in draws if draw.verdict not in left_out]:
                 arms[who][sample] = values[0] if len(values) == 1 else fmean(values)
         groups = {number: s.group or number for number, s in enumerate(self.data.samples)}
-        return Values.of(arms, groups, self._get_task)
+        return ValueMatrix.of(arms, groups, self._get_task)
 
     @cached_property
     def _asked_in_order(self) -> list[tuple[int, int]]:
@@ -148,8 +148,8 @@ class PageNumbers:
         tasks = [sample.task for sample in self.data.samples]
         return sorted(self.data.answers, key=lambda place: (tasks[place[1]], place[1]))
 
-    def _split_by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
-        return dict(sorted(values.by(self._get_task).items()))
+    def _split_by_task(self, values: ValueMatrix[int, int]) -> dict[int, ValueMatrix[int, int]]:
+        return dict(sorted(values.split_by(self._get_task).items()))
 
     @cached_property
     def pairs(self) -> list[ContestantPair]:

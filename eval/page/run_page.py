@@ -35,7 +35,7 @@ from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.arm_columns import ArmColumns
 from looktwice.eval.scoring.columns import VERDICTS, Words
 from looktwice.eval.scoring.row import Rows
-from looktwice.eval.scoring.run_rows import published_people
+from looktwice.eval.scoring.run_rows import get_human_accuracies
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Samples, Scorer, Verdict
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.extensions import find_extension
@@ -201,12 +201,12 @@ class RunPage:
         present = self.contestants.get((run, name)) or PageContestant(
             name, folder, facts=_describe_contestant(scores)
         )
-        is_base = scores.point.baseline and not scores.older
+        is_base = scores.point.baseline and not scores.is_older
         if is_base and not any(w.baseline for w in self.contestants.values() if w.run == folder):
             present = replace(present, baseline=True)
         self.contestants[run, name] = present
         if scores.task not in self.tasks:
-            level = published_people(self.runs[run]).get(scores.point.task)
+            level = get_human_accuracies(self.runs[run]).get(scores.point.task)
             people = level and level / 100
             self.tasks[scores.task] = PageTask(scores.task, _describe_task(scores), people)
         who = self.get_contestant_number(run, scores.contestant)
@@ -352,7 +352,7 @@ def _list_answers(columns: ArmColumns) -> Iterator[tuple[str, list[PageAnswer]]]
     """Yield the id of each sample that was asked, with the answers of its draws; equal answers
     share one object to save memory."""
     names = ("sample", "words", "verdict", "value", "tokens_in", "tokens_out", "cost")
-    places, *facts = (columns[name][columns.by_draw].tolist() for name in names)
+    places, *facts = (columns[name][columns.rows_by_draw].tolist() for name in names)
     facts[-1] = [None if cost != cost else cost for cost in facts[-1]]
     words, known = columns.pools["words"].values, dict[tuple[Any, ...], PageAnswer]()
     answers, before = list[PageAnswer](), -1
@@ -433,7 +433,7 @@ def _describe_provenance(run: RunScores) -> Mapping[str, str]:
             "limit": str(facts.get("limit") or ""),
             "shard": "" if facts.get("shard") in (None, [1, 1]) else str(facts["shard"]),
             "finished": str(facts.get("finished", "")),
-            "judge": run.judged.counts,
+            "judge": run.judged.counting_names,
             "arms (sha256 of what was built)": ", ".join(s.point.id for s in run.points),
             "configuration": dump_yaml(config, width=100) if config else "",
         }

@@ -11,12 +11,12 @@ from statistics import fmean
 from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.labels import (
-    contestant_changes,
-    contestant_label,
-    factor_value,
+    format_contestant_label,
+    format_task_label,
+    get_contestant_changes,
+    get_factor_value,
     get_setting,
-    task_changes,
-    task_label,
+    get_task_changes,
 )
 from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.verdict import PointScores, RunScores
@@ -54,10 +54,12 @@ def _make_curves_along(
     lines = defaultdict[str, dict[str, dict[float, Row]]](lambda: defaultdict(dict))
     for scores, row in arms:
         point = scores.point
-        value = factor_value(point, place)
+        value = get_factor_value(point, place)
         if value is not None and row.value is not None and _belongs_to(place, point):
-            edition = scores.contestant.removeprefix(contestant_label(point))
-            lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
+            edition = scores.contestant.removeprefix(format_contestant_label(point))
+            lines[format_task_label(point, place)][format_contestant_label(point, place) + edition][
+                value
+            ] = row
     for task, by_contestant in lines.items():
         points, levels = dict[str, list[Point]](), set[float | None]()
         for label, by_value in by_contestant.items():
@@ -76,8 +78,8 @@ def _belongs_to(place: str, point: PointRow) -> bool:
     """Return whether the setting at this path belongs to the point, rather than to another task or
     contestant."""
     if place.startswith("tasks."):
-        return place in task_changes(point) or place.split(".")[1] == point.task
-    return place.startswith(("task.", "stages.")) or place in contestant_changes(point)
+        return place in get_task_changes(point) or place.split(".")[1] == point.task
+    return place.startswith(("task.", "stages.")) or place in get_contestant_changes(point)
 
 
 def make_grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:

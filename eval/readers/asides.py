@@ -2,7 +2,7 @@
 take back or correct what precedes them ("Correction: B").
 
 The patterns match tagged texts (see `mentions`). A new way to name a runner-up goes into
-`_RUNNER_UP_PHRASE`, a new phrase of correction into `_CORRECTS_PATTERN`.
+`_RUNNER_UP_PHRASE`, a new correction phrase into `_CORRECTION_PATTERN`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOUN = (
     r"|possibilit(?:y|ies)|preferences?|alternatives?|responses?|contenders?|match(?:es)?)"
 )
 _ORDINAL = r"(?:second|third|fourth|fifth|2nd|3rd|4th|5th|next)"
-_BEST = r"(?:best|closest|likeliest|nearest|most (?:likely|probable|plausible))"
+_BEST_ADJECTIVES = r"(?:best|closest|likeliest|nearest|most (?:likely|probable|plausible))"
 _OTHER_ADJECTIVES = (
     r"(?:alternat(?:iv)?e|back-?up|fall-?back|secondary|less likely|less probable|another"
     r"|opposite|tempting|random|naive"
@@ -27,21 +27,23 @@ _OTHER_ADJECTIVES = (
     r"|least probable|(?:only|closest|nearest|main) (?:other|alternative|rival|competitor))"
 )
 _RUNNER_UP_PHRASE = (
-    rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -](?:likely |good )?{_NOUN}"
+    rf"(?:{_ORDINAL}[ -]{_BEST_ADJECTIVES}(?: {_NOUN})?|{_ORDINAL}[ -](?:likely |good )?{_NOUN}"
     rf"|{_ORDINAL}(?=:)|{_OTHER_ADJECTIVES} {_NOUN}"
     rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely"
     rf"|worst(?: {_NOUN})?"
     r"|(?:closest|nearest|main|strongest|only) (?:alternative|rival|competitor|contender))"
 )
 _COPULA = r"(?:is|are|was|were|would be|might be|may be|could be|will be|comes?)"
-_NOT_FIRST = r"(?<!\bthe only )(?<!\bbest )(?<!\bcorrect )(?<!\bright )(?<!\bno )(?<!\bis the )"
+_NOT_A_FIRST_CHOICE = (
+    r"(?<!\bthe only )(?<!\bbest )(?<!\bcorrect )(?<!\bright )(?<!\bno )(?<!\bis the )"
+)
 _PICKING_VERBS = r"(?:choose|pick|select|go (?:with|for)|opt for|vote for|say|answer|think(?: of)?)"
 _OTHER_PEOPLE = (
     r"(?:others|people|someone|somebody|anyone|many|some|humans?|viewers?"
     r"|an? (?:\w+ )?(?:person|viewer|reader|observer|human|guesser)|one who \w+|those who \w+)"
 )
 _RIVALS_PATTERN = pattern(
-    rf"{_NOT_FIRST}\b{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-]"
+    rf"{_NOT_A_FIRST_CHOICE}\b{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-]"
     rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKING_VERBS}\b)"
     rf"{CLAUSE_CHARACTER}{{0,20}}?{_TAGS}",
     rf"\bif i had (?:to (?:choose|pick|name) )?(?:another|an? (?:second|third|other))\b"
@@ -60,15 +62,16 @@ _RIVALS_PATTERN = pattern(
     rf"(?!(?:\s+\w+)?(?:\s+{_COPULA}\b|\s*:))",
     rf"\bfollowed by {_TAGS}",
 )
-""""Second choice: X" and similar phrases, up to and including the choices that they name."""
+"""Matches "Second choice: X" and similar phrases, up to and including the choices that they
+name."""
 _RIVAL_WORDS = (
     "second|third|fourth|fifth|2nd|3rd|4th|5th|next|alternat|back|fall|runner|less |least|worst"
     "|another|other|opposite|tempting|random|naive|closest|nearest|main|strongest|only|if |would"
     "|might|may|could|will|at first|followed"
 )
-"""Every match of `_RIVALS_PATTERN` contains one of these words, as do those of
-`_BAD_ANSWER_PATTERN` (`_WRONG_ANSWER_WORDS`) and `_CORRECTS_PATTERN` (`_CORRECTION_WORDS`): it
-saves time to search for plain words first."""
+"""Every match of `_RIVALS_PATTERN` contains one of these words. `_WRONG_ANSWER_WORDS` and
+`_CORRECTION_WORDS` serve `_BAD_ANSWER_PATTERN` and `_CORRECTION_PATTERN` in the same way: searching
+for plain words first saves time."""
 _WRONG_WORDS = (
     r"(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely"
     r"|(?:tempting|plausible|common|obvious) but \w+)"
@@ -82,13 +85,13 @@ _BAD_ANSWER_PATTERN = pattern(
     rf"{CLAUSE_CHARACTER}{{0,20}}?({_TAGS})",
     rf"\bdistractors?(?:\s+{_COPULA}\b|\s*[:=]){CLAUSE_CHARACTER}{{0,20}}?({_TAGS})",
 )
-""""A wrong answer would be X"."""
+"""Matches "A wrong answer would be X"."""
 _WRONG_ANSWER_WORDS = (
     "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy"
     "|plausible|common|obvious|not the"
 )
 _RIVAL_ANSWER_PATTERN = pattern(
-    rf"{_NOT_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
+    rf"{_NOT_A_FIRST_CHOICE}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
     rf"\b(?:an?|the) {_WRONG_WORDS} {_NOUN}(?:\s+{_COPULA}\b|\s*[:=])[^.;\n]*[.;]?",
 )
 
@@ -112,7 +115,7 @@ def mark_wrong_answers(text: str) -> str:
     return _BAD_ANSWER_PATTERN.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
 
 
-_TAKES_BACK_PATTERN = pattern(
+_RETRACTION_PATTERN = pattern(
     r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
     r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
     r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"
@@ -121,14 +124,14 @@ _TAKES_BACK_PATTERN = pattern(
 _CLAUSE_START = (
     r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
 )
-_ENDS_OR_GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
-_CORRECTS_PATTERN = pattern(
+_PHRASE_END = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
+_CORRECTION_PATTERN = pattern(
     rf"{_CLAUSE_START}(?:a |final |self-)?(?:correct(?:ions?|ed)|edit(?:ed)?|updated?|errat(?:um|a)"
     r"|revis(?:ion|ed)|amendment|typo)(?:\s*[:!\u2014]|\s[\u2013-]\s)",
     r"\b(?:corrected|revised|updated|amended)(?= (?:final )?(?:answer|choice|count)\b)",
     rf"{_CLAUSE_START}(?:w?h?o+ps(?:ie)?(?:,? sorry)?|(?:my )?(?:bad|mistake|error|apologies)"
     r"|excuse me|wait,? no|(?:i'm |i am |so )?sorry|pardon(?: me)?|i stand corrected)"
-    rf"{_ENDS_OR_GOES_ON}",
+    rf"{_PHRASE_END}",
     r"(?<!if )(?<!first )(?<!which )(?<!that )(?<!because )\bi (?:just )?(?:misread|misspoke"
     r"|misjudged|miscounted|mistook|misidentified|made an? (?:\w+ )?(?:mistake|error)"
     r"|was (?:wrong|mistaken)|changed? my mind|meant(?: to (?:say|write))?"
@@ -161,17 +164,18 @@ _CORRECTION_WORDS = (
 
 def find_second_thoughts(text: str) -> str:
     """Return the text after the last phrase that retracts what precedes it ("No, wait. Looking
-    again, "), or ""."""
-    return _get_tail(text, _TAKES_BACK_PATTERN)
+    again, "), or "" if there is no such phrase."""
+    return _get_tail(text, _RETRACTION_PATTERN)
 
 
 def find_correction(text: str) -> str:
-    """Return what follows the last phrase that corrects what precedes it ("Oops, "), or "".
+    """Return the text after the last phrase that corrects what precedes it ("Oops, "), or "" if
+    there is no such phrase.
 
-    Such phrases also begin other remarks ("Sorry, B is hidden."), so only a declared answer counts
-    after them.
+    Such phrases also begin other remarks ("Sorry, B is hidden."), so after them only a declared
+    answer counts.
     """
-    return _get_tail(text, _CORRECTS_PATTERN) if _contains_any(text, _CORRECTION_WORDS) else ""
+    return _get_tail(text, _CORRECTION_PATTERN) if _contains_any(text, _CORRECTION_WORDS) else ""
 
 
 def _contains_any(text: str, words: str) -> bool:

@@ -1,5 +1,5 @@
-"""Claims that a single sentence of a reply makes about the choices: which one it declares, prefers,
-describes or rules out."""
+"""Claims that a single sentence of a reply makes about the choices: which choice it declares,
+prefers, describes or rules out."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ _OPEN_COLON_PATTERN = pattern(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)"
 )
 _SENTENCE_END_PATTERN = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
-_BETWEEN_PATTERN = pattern(rf"\bbetween\s+{TAG}[^.]*$")
-_AFTER_PATTERN = pattern(rf"{CLAUSE_CHARACTER}{{0,110}}?{COPULA}{CHOICE_TAG}")
-_BESIDE_PATTERN = pattern(
+_BETWEEN_CHOICES_PATTERN = pattern(rf"\bbetween\s+{TAG}[^.]*$")
+_CHOICE_AFTER_COPULA_PATTERN = pattern(rf"{CLAUSE_CHARACTER}{{0,110}}?{COPULA}{CHOICE_TAG}")
+_OBJECT_PATTERN = pattern(
     rf"\s*(?:{PHRASE_CHARACTER}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{PHRASE_CHARACTER}{{0,25}}?{CHOICE_TAG}"
 )
-_COMPARED_PATTERN = pattern(r"\b(?:than|from|compared)\b")
-_BEFORE_BEST_PATTERN = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
-_THAN_PATTERN = pattern(rf"{PHRASE_CHARACTER}{{0,40}}?\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}")
+_COMPARISON_WORD_PATTERN = pattern(r"\b(?:than|from|compared)\b")
+_NEGATED_SUPERLATIVE_PATTERN = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
+_THAN_CHOICE_PATTERN = pattern(
+    rf"{PHRASE_CHARACTER}{{0,40}}?\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}"
+)
 _TAGS_JOINED_PATTERN = pattern(
     rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{PHRASE_CHARACTER}{{0,40}}$"
 )
@@ -74,7 +76,7 @@ class Claim:
 
     weight: Weight
     letter: str
-    against: bool = False
+    is_against: bool = False
 
 
 Claims = Iterator[Claim]
@@ -82,11 +84,11 @@ Claims = Iterator[Claim]
 
 @lru_cache(maxsize=16)  # several rules split the same reply
 def split_sentences(text: str) -> Texts:
-    """Split a text into sentences. A line that ends with a colon is joined with the next one,
-    unless the next one begins a list.
+    """Split a text into sentences. A line that ends with a colon is joined with the next line,
+    unless the next line begins a list.
 
-    A sentence that never ends, as models produce when they repeat themselves, keeps only its last
-    characters.
+    Of a sentence that never ends, such as models write when they repeat themselves, only the last
+    characters are kept.
     """
     if "\n" in text:
         text = _OPEN_COLON_PATTERN.sub(r"\1 ", text)
@@ -105,36 +107,40 @@ def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
 
 def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
     forced = bool(phrases.FORCED_CHOICE_PATTERN.search(sentence))
-    text = sentence if forced else phrases.SUBORDINATE_PATTERN.sub("", sentence)
+    text = sentence if forced else phrases.SUBORDINATE_CLAUSE_PATTERN.sub("", sentence)
     if phrases.NO_SINGLE_CHOICE_PATTERN.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
     if not find_tagged_letters(text) or (
         phrases.UNDECIDED_SENTENCE_PATTERN.search(text) and not forced
     ):
         return
-    yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words)
-    yield from _claims_by_comparison(text, words.strong, letters, words.equal)
-    if words.weak:
-        yield from _claims_by_predicate(text, words.weak, Weight.DESCRIBED, words)
-    if words.opposite:
-        yield from _claims_by_opposite(text, words.opposite, letters, words.equal)
-    if words.claimed:
-        yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
-    if words.equal:
-        yield from _claims_by_phrase(text, phrases.EQUALITY_PATTERN, Weight.STATED)
+    yield from _find_claims_by_predicate(text, words.strong_words, Weight.PREFERRED, words)
+    yield from _find_claims_by_comparison(text, words.strong_words, letters, words.allows_equality)
+    if words.weak_words:
+        yield from _find_claims_by_predicate(text, words.weak_words, Weight.DESCRIBED, words)
+    if words.opposite_words:
+        yield from _find_claims_by_opposite(
+            text, words.opposite_words, letters, words.allows_equality
+        )
+    if words.claim_pattern:
+        yield from _find_claims_by_phrase(text, words.claim_pattern, Weight.PREFERRED)
+    if words.allows_equality:
+        yield from _find_claims_by_phrase(text, phrases.EQUALITY_PATTERN, Weight.STATED)
     for wording in (
-        *phrases.DECLARATIONS,
+        *phrases.DECLARATION_PATTERNS,
         phrases.CHOOSING_PATTERN,
         phrases.WOULD_SAY_PATTERN,
         phrases.PREFERENCE_PATTERN,
     ):
-        yield from _claims_by_phrase(text, wording, Weight.DECLARED)
-    yield from _claims_by_phrase(text, phrases.MARKED_PATTERN, Weight.MARKED)
-    settled = chain.from_iterable(wording.finditer(text) for wording in phrases.CONTRASTED_CHOICES)
+        yield from _find_claims_by_phrase(text, wording, Weight.DECLARED)
+    yield from _find_claims_by_phrase(text, phrases.MARKED_ANSWER_PATTERN, Weight.MARKED)
+    settled = chain.from_iterable(
+        wording.finditer(text) for wording in phrases.CONTRASTED_CHOICE_PATTERNS
+    )
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
     for match in phrases.WRONG_CHOICE_PATTERN.finditer(text):
         yield from (
-            Claim(Weight.NAMED, letter, against=True) for letter in find_tagged_letters(match[0])
+            Claim(Weight.NAMED, letter, is_against=True) for letter in find_tagged_letters(match[0])
         )
     mentioned = set(find_tagged_letters(text)) & set(letters)
     if (
@@ -145,7 +151,7 @@ def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) ->
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
-def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
+def _find_claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
     for match in wording.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
         if first and phrases.LINK_BREAKERS_PATTERN.search(phrase):
@@ -155,7 +161,7 @@ def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
             text, match.end("letter") + 1, match["letter"]
         )
         if re.search(r"\bneither\b", phrase, re.I):
-            yield Claim(weight, match["letter"], against=True)
+            yield Claim(weight, match["letter"], is_against=True)
         elif several or re.search(r"\beither\b", phrase, re.I):
             yield Claim(weight, "")
         else:
@@ -172,7 +178,7 @@ def _names_another(text: str, end: int, letter: str) -> bool:
     return bool(neighbour and neighbour[1] != letter)
 
 
-def _claims_by_predicate(
+def _find_claims_by_predicate(
     text: str, predicate: Pattern, weight: Weight, words: AnswerWords
 ) -> Claims:
     """Yield the claims that a predicate makes: "the closest is X", "X ... is the closest" or,
@@ -184,23 +190,27 @@ def _claims_by_predicate(
             text[start : end if end >= 0 else None]
         ):  # in its clause
             continue
-        before = None if words.follows else _claim_subject(text, match, weight, words.equal)
+        before = (
+            None
+            if words.choice_follows
+            else _find_subject_claim(text, match, weight, words.allows_equality)
+        )
         readings = (
-            _claim_after(text, match, weight),
+            _find_claim_after(text, match, weight),
             before,
-            _claim_object(text, match, weight, words.follows),
+            _find_object_claim(text, match, weight, words.choice_follows),
         )
         for claim in [claim for claim in readings if claim][:1]:
-            yield replace(claim, weight=weight) if words.follows else claim
+            yield replace(claim, weight=weight) if words.choice_follows else claim
 
 
-def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
-    choice = _AFTER_PATTERN.match(text[match.end() :])
+def _find_claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
+    choice = _CHOICE_AFTER_COPULA_PATTERN.match(text[match.end() :])
     if not choice or re.search(r"\bthan\b", choice[0], re.I):
         return None
     if choice[0].startswith(":") and _PREDICATE_OF_TAG_PATTERN.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
-    negated = _BEFORE_BEST_PATTERN.search(text[: match.start()])
+    negated = _NEGATED_SUPERLATIVE_PATTERN.search(text[: match.start()])
     if (
         weight is Weight.PREFERRED
         and len(choice[0]) <= _MAX_NEAR_DISTANCE
@@ -212,12 +222,14 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
     return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or negated))
 
 
-def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
-    """Return a claim about the nearest choice before the predicate, its subject, unless another
-    subject follows that choice.
+def _find_subject_claim(
+    text: str, match: Match, weight: Weight, equal: bool = False
+) -> Claim | None:
+    """Return a claim about the subject of a predicate, which is the nearest choice before it,
+    unless another subject follows that choice.
 
-    If a choice may mean that the others do not differ (`equal`), an appearance ("A looks darker")
-    is not a plain statement.
+    If a choice may mean that the others do not differ (`equal`), a sentence about an appearance ("A
+    looks darker") is not a plain statement.
     """
     mentions = list(re.finditer(TAG, text[: match.start()]))
     if not mentions:
@@ -238,7 +250,7 @@ def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False)
     ):
         return (
             None
-            if NEGATED_PATTERN.search(between) or _BETWEEN_PATTERN.search(before)
+            if NEGATED_PATTERN.search(between) or _BETWEEN_CHOICES_PATTERN.search(before)
             else Claim(weight, "")
         )
     plain = phrases.DIRECT_LINK_PATTERN.fullmatch(between) and not (
@@ -253,14 +265,14 @@ def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False)
     )
 
 
-def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
+def _find_object_claim(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
     """Return a claim for the object of a predicate: "The first image is most similar to X"; None if
     another choice is the subject."""
-    choice = _BESIDE_PATTERN.match(text[match.end() :])
+    choice = _OBJECT_PATTERN.match(text[match.end() :])
     if (
         not choice
         or (find_tagged_letters(text[: match.start()]) and not follows)
-        or _COMPARED_PATTERN.search(choice[0])
+        or _COMPARISON_WORD_PATTERN.search(choice[0])
     ):
         return None
     end = match.end() + choice.end()
@@ -269,20 +281,20 @@ def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Cla
     return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(text[:end])))
 
 
-def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
-    """Yield claims against X in "... is darker than X", where the subject is not named, and against
+def _find_claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
+    """Yield claims against X in "... is darker than X", if the subject is not named, and against
     the choice "about the same"."""
     for match in predicate.finditer(text):
-        before, than = text[: match.start()], _THAN_PATTERN.match(text[match.end() :])
+        before, than = text[: match.start()], _THAN_CHOICE_PATTERN.match(text[match.end() :])
         if than and not find_tagged_letters(before) and not NEGATED_PATTERN.search(before):
             yield from _rule_out(than[1] + letters[-1] * equal)
 
 
-def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
+def _find_claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
     """Yield claims against a choice that an opposite word describes ("A is further away"), and for
     the choice that it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
-        claim = _claim_subject(text, match, Weight.DESCRIBED)
+        claim = _find_subject_claim(text, match, Weight.DESCRIBED)
         if (
             claim
             and not claim.letter
@@ -290,14 +302,14 @@ def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool)
         ):
             yield from _rule_out(filter(letters.__contains__, find_tagged_letters(joined[0])))
         if (
-            (than := _THAN_PATTERN.match(text[match.end() :]))
+            (than := _THAN_CHOICE_PATTERN.match(text[match.end() :]))
             and than[1] in letters
-            and not (claim and claim.against)
+            and not (claim and claim.is_against)
         ):
             yield Claim(Weight.DESCRIBED, than[1])
-        if claim and claim.letter and claim.letter in letters and not claim.against:
+        if claim and claim.letter and claim.letter in letters and not claim.is_against:
             yield from _rule_out(claim.letter + letters[-1] * equal)
 
 
 def _rule_out(letters: Iterable[str]) -> Claims:
-    return (Claim(Weight.DESCRIBED, letter, against=True) for letter in letters)
+    return (Claim(Weight.DESCRIBED, letter, is_against=True) for letter in letters)

@@ -1,7 +1,7 @@
 """Converts a reply to plain English: removes thoughts, special tokens, markup and echoes of the
 question, and translates the decisive words of other languages.
 
-A new language needs a table in `gloss_tables` and the words that identify it here.
+A new language needs a table in `gloss_tables` and, in this module, the words that identify it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from looktwice.eval.readers.vocabulary import (
     Match,
     Pattern,
     Texts,
-    longest_word,
+    find_longest_word,
     may_contain,
     pattern,
 )
 from looktwice.pipelines.replies.thoughts import cut_at_turn_end, strip_beginning, strip_thoughts
 
-_TOKENS_PATTERN = pattern(
+_SPECIAL_TOKEN_PATTERN = pattern(
     r"</?s>|<\|[\w"
     r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]"
 )
-_TAGGED_PATTERN = re.compile(
+_TAGGED_ANSWER_PATTERN = re.compile(
     r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I
 )
-_LEFT_OPEN_PATTERN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
-_STRUCK_PATTERN = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~]*\w)")
+_UNCLOSED_TAG_PATTERN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
+_STRUCK_OUT_PATTERN = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~]*\w)")
 _ESCAPED_LETTER_PATTERN = re.compile(r"&lt;\s*([A-Za-z])\s*&gt;")
 _HTML_PATTERN = pattern(r"</?(?:em|strong|br|li|ul|ol|code|img|h[1-6])\s*/?>")
 _LETTER_TAG_PATTERN = re.compile(r"<(/?)([bip])\s*/?>(?P<before_word>(?=[ \t]*\w))?", re.I)
@@ -37,15 +37,15 @@ _LINK_PATTERN = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?:/
 _TEX_PATTERN = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _BOXED_PATTERN = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
 _MATHS_PATTERN = re.compile(r"(?<![\\$])(\${1,2})(?=[^\s$])([^$\n]*)(?<=[^\s\\])\1(?!\d)")
-_MARKS_PATTERN = re.compile(
+_MARKUP_PATTERN = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+(?!\d)|\\[()\[\]]|\\(?=[_*#&%$])"
     r"|(?<!\w)_+|_+(?!\w)"
 )
-_ANY_MARK_PATTERN = re.compile(r"[*`~#>$\\_]")  # a quick test whether there is anything to remove
+_ANY_MARKUP_PATTERN = re.compile(r"[*`~#>$\\_]")  # a quick test whether there is anything to remove
 _HEAD_LENGTH, _TAIL_LENGTH = 2_000, 8_000  # characters
 _SPACE_PATTERN = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but not a single space
 # a rule of dashes, or a model that repeats one character endlessly
-_RUN_PATTERN = re.compile(r"(([^\w\s])\2{19})\2+")
+_REPETITION_PATTERN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
     {
         "\u2010": "-",
@@ -80,14 +80,16 @@ def clean_text(reply: str) -> str:
         len(text) > _HEAD_LENGTH + _TAIL_LENGTH
     ):  # the time of rules may grow with the square of the length
         text = f"{text[:_HEAD_LENGTH]}\n{text[-_TAIL_LENGTH:]}"  # a reply states its answer there
-    text = _TOKENS_PATTERN.sub(" ", text).translate(_PUNCTUATION)
+    text = _SPECIAL_TOKEN_PATTERN.sub(" ", text).translate(_PUNCTUATION)
     if not text.isascii():
         from looktwice.eval.readers.look_alikes import to_latin
 
         text = to_latin(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
-    text = _LEFT_OPEN_PATTERN.sub(r"\nAnswer: ", _TAGGED_PATTERN.sub(r"\nAnswer: \2\n", text))
+    text = _UNCLOSED_TAG_PATTERN.sub(
+        r"\nAnswer: ", _TAGGED_ANSWER_PATTERN.sub(r"\nAnswer: \2\n", text)
+    )
     if "~~" in text:
-        text = _STRUCK_PATTERN.sub("", text)
+        text = _STRUCK_OUT_PATTERN.sub("", text)
     if "http" in text:
         text = _LINK_PATTERN.sub(" ", text)
     text = _HTML_PATTERN.sub(" ", text)
@@ -95,9 +97,9 @@ def clean_text(reply: str) -> str:
         text = _strip_letter_tags(_ESCAPED_LETTER_PATTERN.sub(r"<\1>", text))
     if "\\" in text:
         text = _BOXED_PATTERN.sub(r"\nAnswer: \1\n", _TEX_PATTERN.sub(r"\1", text))
-    if _ANY_MARK_PATTERN.search(text):
-        text = _MARKS_PATTERN.sub("", _MATHS_PATTERN.sub(r"\2", text))
-    text = _RUN_PATTERN.sub(r"\1", text)
+    if _ANY_MARKUP_PATTERN.search(text):
+        text = _MARKUP_PATTERN.sub("", _MATHS_PATTERN.sub(r"\2", text))
+    text = _REPETITION_PATTERN.sub(r"\1", text)
     # replace a run of white space by one space, line break or empty line
     return _SPACE_PATTERN.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
 
@@ -118,7 +120,7 @@ def _strip_letter_tags(text: str) -> str:
 _QUESTION_PATTERN = pattern(
     r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])"
 )
-_HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
+_CHOICES_HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
 _BETWEEN_CHOICES_PATTERN = pattern(
     r"(?m)(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking"
     r" at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
@@ -127,27 +129,28 @@ _BETWEEN_CHOICES_PATTERN = pattern(
 
 
 def strip_echo(text: str, choices: Texts) -> str:
-    """Return a cleaned reply without the parts of the question that it repeats: its text, the
+    """Return a cleaned reply without the parts of the question that it repeats: the text, the
     choices, "Between A and B, "."""
     if question := _QUESTION_PATTERN.match(text):
         text = text[question.end() :]
     if (
         len(choices) > 1
         and all(choices)
-        and all(may_contain(text, longest_word(choice)) for choice in choices)
+        and all(may_contain(text, find_longest_word(choice)) for choice in choices)
     ):
-        text = text[echo.end() :] if (echo := _choices_pattern(choices).match(text)) else text
+        text = text[echo.end() :] if (echo := _make_choices_pattern(choices).match(text)) else text
     return _BETWEEN_CHOICES_PATTERN.sub("", text)
 
 
 @lru_cache(maxsize=4096)
-def _choices_pattern(choices: Texts) -> Pattern:
-    """Return a pattern for all choices in order with their letters, as a question lists them."""
+def _make_choices_pattern(choices: Texts) -> Pattern:
+    """Return a pattern that matches all choices with their letters, in order, as a question lists
+    them."""
     items = [
         rf"(?:\({letter}\)|\b{letter}[.):])\s*" + r"\s+".join(map(re.escape, text.split()))
         for letter, text in zip(ascii_uppercase, choices, strict=False)
     ]
-    return pattern(_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*")
+    return pattern(_CHOICES_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*")
 
 
 _LANGUAGE_MARKERS = {
@@ -168,8 +171,10 @@ _LANGUAGE_MARKERS = {
         " ningún ninguna por aproximadamente igual elijo elegiría los las en dos tres"
     ),
 }
-"""Words that identify a language, in replies without common English words."""
-_LANGUAGES = {language: frozenset(words.split()) for language, words in _LANGUAGE_MARKERS.items()}
+"""Words that identify a reply's language if the reply contains no common English words."""
+_LANGUAGE_WORDS = {
+    language: frozenset(words.split()) for language, words in _LANGUAGE_MARKERS.items()
+}
 _ENGLISH_PATTERN = pattern(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b")
 _ASIAN_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _KANA_PATTERN = re.compile("[\u3040-\u30ff]")
@@ -187,7 +192,7 @@ def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
         language = "ja" if _KANA_PATTERN.search(text) else "zh"
     else:
         words, counts = re.findall(r"[\w']+", text.casefold()), dict[str, int]()
-        for name, markers in _LANGUAGES.items():
+        for name, markers in _LANGUAGE_WORDS.items():
             counts[name] = sum(word in markers for word in words)
         language = max(counts, key=counts.__getitem__)
         if not counts[language]:
@@ -211,9 +216,9 @@ def _compile_table(language: str) -> tuple[tuple[Pattern, str], ...]:
     """Compile a language's table into patterns with their translations. In languages with spaces
     between words, patterns match whole words."""
     spaced = language not in ("zh", "ja")
-    from looktwice.eval.readers.gloss_tables import TABLES
+    from looktwice.eval.readers.gloss_tables import GLOSS_TABLES
 
-    lines = [line.rpartition(" = ") for line in TABLES[language].strip().splitlines()]
+    lines = [line.rpartition(" = ") for line in GLOSS_TABLES[language].strip().splitlines()]
     return tuple(
         (
             pattern(rf"(?<!\w)(?:{source})(?!\w)" if spaced else source),

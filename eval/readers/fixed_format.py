@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.open_answers import JSON_ANSWER_PATTERN
-from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
+from looktwice.eval.readers.reader import Reading, TextReader, get_choice_texts, get_subtask
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.readers.vocabulary import pattern
 from looktwice.pipelines.sample import Sample
@@ -17,8 +17,8 @@ from looktwice.pipelines.sample import Sample
 
 @dataclass(frozen=True)
 class Strict(TextReader):
-    """Accepts only a bare answer: "B", "(B)", "B.", "B) its text" or its text alone; for an open
-    question the whole reply.
+    """Accepts only a bare answer: "B", "(B)", "B.", "B) its text" or the text of B alone; for an
+    open question, the whole reply is the answer.
 
     Surrounding white space and end tokens are ignored, thoughts are removed.
     """
@@ -27,7 +27,7 @@ class Strict(TextReader):
         text = clean_text(reply)
         if not sample.choices:
             return Reading.from_answer(text)
-        for letter, choice in zip(ascii_uppercase, choice_texts(sample), strict=False):
+        for letter, choice in zip(ascii_uppercase, get_choice_texts(sample), strict=False):
             bare = rf"(?:\({letter}\)|{letter}[).:]?)"
             either = rf"{bare}\s*(?:{re.escape(choice)})?|{re.escape(choice)}" if choice else bare
             if re.fullmatch(rf"(?:{either})\.?", text):
@@ -42,8 +42,8 @@ _MARKER_PATTERN = pattern(
 
 @dataclass(frozen=True)
 class Marked(TextReader):
-    r"""Reads the text after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last
-    \boxed{}, <answer> or JSON "answer".
+    r"""Reads the text after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or the content of
+    the last \boxed{}, <answer> or JSON "answer".
 
     With choices, `Robust` reads this text; otherwise it is the answer. The contents of <think> are
     not an answer, and a reply without a marker has no answer.
@@ -58,7 +58,9 @@ class Marked(TextReader):
             return Reading(None, "unread: it marks no answer")
         answer = marked[-1].strip(" \t.").strip("\"'")
         if sample.choices:
-            return read_choice(answer, choice_texts(sample), get_subtask(sample), sample.question)
+            return read_choice(
+                answer, get_choice_texts(sample), get_subtask(sample), sample.question
+            )
         return Reading.from_answer(answer)
 
 

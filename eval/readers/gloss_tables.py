@@ -1,5 +1,5 @@
-"""Translations into English for `clean`, one per line: a pattern, `=`, and its replacement, applied
-from top to bottom."""
+"""Translations into English for `clean`, one per line: a pattern, `=`, and the replacement. They
+are applied from top to bottom."""
 
 from __future__ import annotations
 
@@ -246,8 +246,8 @@ un[oa]? = one
 que = that
 l[ao]s?|el = the
 """
-_NUMBER = r"(?:\d+|[一二三四五六七八九十两]+)"
-_PLACE = r"([A-H])[点處处]?(?:的[^,.比]{1,6}?)?"
+_CHINESE_NUMBER = r"(?:\d+|[一二三四五六七八九十两]+)"
+_CHINESE_POINT = r"([A-H])[点處处]?(?:的[^,.比]{1,6}?)?"
 _CHINESE = rf"""
 区别|差别|差异 = difference
 只是|仅仅 = only
@@ -255,7 +255,7 @@ _CHINESE = rf"""
 但?实际上|其实 = but
 ^\W*(?:不是|不对|不|没有|否)(?=\W|$)|(?<=")(?:不是|否)(?=")|(?:不是|否)(?=\W*$) = no
 ^\W*(?:是的?|对的?|没错)(?=\W|$)|(?<=")(?:是的?|对)(?=")|是的(?=\W|$) = yes
-{_PLACE}并?(不?)比{_PLACE}[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
+{_CHINESE_POINT}并?(不?)比{_CHINESE_POINT}[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
 ([A-H])[点处]?在([A-H])[点处]?的?后[面方]? = \1 is behind \2
 ([A-H])[点处]?在([A-H])[点处]?的?前[面方]? = \1 is in front of \2
 (?:与|和|跟)([A-H])点?相比 = compared to \1
@@ -286,7 +286,7 @@ _CHINESE = rf"""
 (?:我)?看到 = there are
 图中有|画面中有|有 = there are
 一共 = in total
-({_NUMBER})\s*[只个名位把辆朵张条棵头艘匹台座] = \1
+({_CHINESE_NUMBER})\s*[只个名位把辆朵张条棵头艘匹台座] = \1
 虽然|尽管 = although
 但是|但 = but
 因为 = because
@@ -307,11 +307,11 @@ _CHINESE = rf"""
 ([A-H])\s*(?:点|处) = point \1
 点|处 = point
 """
-_OWNER = r"([A-H])点?(?:の[^,.はが]{1,6}?)?"
-_RATHER = "の?(?:方|ほう)が(?:カメラに)?"
-_IS_MORE = "([近遠暗]い|明るい)"
+_JAPANESE_POINT = r"([A-H])点?(?:の[^,.はが]{1,6}?)?"
+_COMPARATIVE_PARTICLES = "の?(?:方|ほう)が(?:カメラに)?"
+_COMPARED_ADJECTIVE = "([近遠暗]い|明るい)"
 _JAPANESE = rf"""
-([A-H])点?の?(?:方|ほう)が([A-H])点?より[も]?(?:カメラに)?{_IS_MORE} = \1 is \3 than \2
+([A-H])点?の?(?:方|ほう)が([A-H])点?より[も]?(?:カメラに)?{_COMPARED_ADJECTIVE} = \1 is \3 than \2
 違い[はが](?:あり|見られ|見え)ません|違い[はが]ない = there is no difference
 影のせいで = only because of the shadow
 最初は = at first
@@ -320,12 +320,12 @@ _JAPANESE = rf"""
 いいえ = no
 (?<![一-龯ァ-ヶ])はい(?!ま) = yes
 ([A-H])点?[はが]([A-H])点?より[も]?([近遠暗明]る?)く(?:は)?(?:あり|ない|なく)(?:ません)? = \1 is not \3い than \2
-{_OWNER}[はが]{_OWNER}よりも?{_IS_MORE} = \1 is \3 than \2
+{_JAPANESE_POINT}[はが]{_JAPANESE_POINT}よりも?{_COMPARED_ADJECTIVE} = \1 is \3 than \2
 ([A-H])点?[はが]([A-H])点?の(?:後ろ|奥|背後) = \1 is behind \2
 ([A-H])点?[はが]([A-H])点?の(?:前|手前) = \1 is in front of \2
 ([^,.はが]{{1,15}})でもなく[, ]* = not \1 but
 でも(?=[^,.]{{0,15}} but) = nor
-([A-H])点?(?:よりも?|と比べて|に比べて|と比較して)[, ]*([A-H])点?{_RATHER}{_IS_MORE} = \2 is \3 than \1
+([A-H])点?(?:よりも?|と比べて|に比べて|と比較して)[, ]*([A-H])点?{_COMPARATIVE_PARTICLES}{_COMPARED_ADJECTIVE} = \2 is \3 than \1
 の?近くの? = nearby
 カメラに(?:最も|一番)近い(?:のは)? = closest to the camera is
 カメラに近い = closer to the camera
@@ -351,9 +351,9 @@ _JAPANESE = rf"""
 ([^\s,.はが]{{1,15}})を(?:選び|選択し)ます = i choose \1
 選択肢 = option
 ([^\s,.]{{1,15}})[はが](?:あり|い|見え|見当たり)ません = there are no \1
-([^\s,.はがと]{{1,15}})[はが](?:全部で|合計)({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1 in total
-([^\s,.はがと]{{1,15}})[はが]({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1.
-({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊]の? = \1
+([^\s,.はがと]{{1,15}})[はが](?:全部で|合計)({_CHINESE_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1 in total
+([^\s,.はがと]{{1,15}})[はが]({_CHINESE_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1.
+({_CHINESE_NUMBER})\s*[匹個羽人脚つ本台枚頭冊]の? = \1
 [一1][番枚]目の(?:画像|写真) = the first image
 [二2][番枚]目の(?:画像|写真) = the second image
 [三3][番枚]目の(?:画像|写真) = the third image
@@ -373,5 +373,5 @@ _JAPANESE = rf"""
 [はが](?!い) = is
 です(?!が) = .
 """
-TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
-"""The table of each language."""
+GLOSS_TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
+"""The table of each language, by language code."""

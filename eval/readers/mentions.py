@@ -1,8 +1,8 @@
 """Replaces each mention of a choice in a reply by a tag, so that the rules can refer to choices.
 
 "(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
-to name a choice by its letter goes into `_LETTER_PATTERNS`, one to name it by its text into
-`_make_text_patterns`.
+to name a choice by its letter goes into `_LETTER_PATTERNS`; a new way to name it by its text goes
+into `_make_text_patterns`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from looktwice.eval.readers.vocabulary import (
     AGREEMENTS,
     DENIALS,
     FOREIGN_ORDINALS,
-    LEFT,
-    NO,
+    LEFT_WORDS,
+    NO_WORDS,
     NUMBERS,
     ORDINALS,
-    RIGHT,
-    YES,
+    RIGHT_WORDS,
+    YES_WORDS,
     Match,
     Pattern,
     Texts,
-    any_word,
-    has_other_ascii,
-    longest_word,
+    find_longest_word,
+    has_letter_matching_ascii,
+    make_word_pattern,
     may_contain,
     pattern,
 )
@@ -37,18 +37,18 @@ from looktwice.eval.readers.vocabulary import (
 TAG = "\u27e6([A-Z])\u27e7"
 """The pattern of a tag; its group is the letter of the choice."""
 ONLY_CHOICES_PATTERN = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
-LISTED_PATTERN = pattern(
+CHOICE_LIST_PATTERN = pattern(
     rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
 )
-"""A tagged text that is a list of choices. `ONLY_CHOICES_PATTERN` matches one that only repeats
-choices, at most with words such as "it is the"."""
+"""Matches a tagged text that is a list of choices. `ONLY_CHOICES_PATTERN` matches one that only
+repeats choices, at most with words such as "it is the"."""
 _ORDINAL = "|".join(ORDINALS)
 _STARTS_ORDINAL_PATTERN = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
-_CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
+_CHINESE_NUMERALS = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
 # this many letters beyond the choices are tagged, too, as choices that do not exist; others are
 # words
-_EXTRA_LETTERS = 3
-_IMAGE = (
+_EXTRA_LETTER_COUNT = 3
+_IMAGE_NOUN = (
     r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?"
     r"|shots?|ones?)"
 )
@@ -58,7 +58,7 @@ _NOUN = (
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?"
     r"|diagrams?|squares?|cubes?)"
 )
-_NUMBERED_PATTERN = pattern(
+_NUMBERED_CHOICE_PATTERN = pattern(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
     r"(?!\s*[:=]\s*[\"'(]*[A-H]\b[^\w\n]*(?:\n|$))"  # "choice 2: A" names A
     rf"|(?<=\bis )(?:number|no\.?)\s*(?P<placed>[1-9])\b"
@@ -66,33 +66,42 @@ _NUMBERED_PATTERN = pattern(
     r"(?!(?:\s+(?:is|would be|might be|could be)|\s*[:=])\s*(?:(?:option|choice|point)\s+)?"
     r"[\"'(]*[A-H]\b)"  # "second choice: A" names A
 )
-_ORDINAL_CHOICE_PATTERN = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
-_DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
-_LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
-_ONE_OF_A_KIND_PATTERN = re.compile(
-    "|".join(kind.pattern for kind in (_ORDINAL_CHOICE_PATTERN, _DIGITS, _PREDICATE, _LABEL))
+_ORDINAL_CHOICE_PATTERN = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE_NOUN}")
+_DIGITS_PATTERN, _PREDICATE_PATTERN = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
+_LABEL_PATTERN, _ARTICLE_PATTERN = (
+    re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"),
+    re.compile(r"^(?:the|an?)\s+(?=\w\w)"),
 )
-_NUMERALS, _ALIKE = {*NUMBERS, *NUMBERS.values()}, ("about the same", "the same", "same", "equal")
-_SPECIAL_TEXTS = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}
+_ONE_OF_A_KIND_PATTERN = re.compile(
+    "|".join(
+        kind.pattern
+        for kind in (_ORDINAL_CHOICE_PATTERN, _DIGITS_PATTERN, _PREDICATE_PATTERN, _LABEL_PATTERN)
+    )
+)
+_NUMERALS, _EQUALITY_TEXTS = (
+    {*NUMBERS, *NUMBERS.values()},
+    ("about the same", "the same", "same", "equal"),
+)
+_SPECIAL_TEXTS = {"", "yes", "no", "left", "right", *_NUMERALS, *_EQUALITY_TEXTS}
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
 _DIRECTION_PHRASE = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
 _ORDINALS_JOINED_PATTERN = pattern(
     rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)"
-    rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))"
+    rf"(?:\s+{_IMAGE_NOUN}\b\s*|(?=\s*(?:[.;\n]|$)))"
 )
 # "but the third"
 _OTHER_ORDINAL_PATTERN = pattern(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))")
-_PLURAL_PATTERN = pattern(rf"^{_IMAGE}\s+")
+_PLURAL_IMAGE_PATTERN = pattern(rf"^{_IMAGE_NOUN}\s+")
 _NUMBERS_JOINED_PATTERN = pattern(
-    rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+"
+    rf"\b{_IMAGE_NOUN}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+"
 )
-_MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
-_LABELED = (
-    rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with"
+_MARKED_WORDS = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
+_LABELED_PHRASE = (
+    rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED_WORDS}(?:\s+(?:as|with"
     rf"|by))?(?:\s+the)?"
     r"(?:\s+(?:letter|label|point|option))?)?"
 )
-_VERBS = (
+_VERB_AHEAD = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?"
     r"|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to"
@@ -102,18 +111,18 @@ _VERBS = (
     r"|for|the|it"
     r" is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
-_LATIN = (  # letters that form words; those of Asian scripts do not
+_LATIN_CHARACTERS = (  # letters that form words; those of Asian scripts do not
     r"A-Za-z0-9_\u00c0-\u024f"
 )
 _LETTER_ALONE = (
-    rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
+    rf"(?<![{_LATIN_CHARACTERS}'(+=*/^|\u27e6-])({{}})(?![{_LATIN_CHARACTERS}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
 _CERTAINTY_ADVERBS = (
     "definitely|certainly|clearly|obviously|sure(?:ly)|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
-_NO_NOUN = (  # words that cannot follow an article, so that an "A" before them is a letter
+_NO_NOUN_AHEAD = (  # words that cannot follow an article, so that an "A" before them is a letter
     r"(?=\s+(?:here|there|right (?:away|now)|this|these|those|the|my|our|your|his|her|its|their"
     r"|we|you|he|she|they|I|if|when|unless|until|although|by|via|of|among|between|any|every|each"
     r"|after all|out of|due to|based on|given (?:that|the|its|how|what)"
@@ -135,12 +144,12 @@ _DECLARED_A_PATTERN = re.compile(
     r"|(?:go|going|went) (?:with|for)|opt(?:ed|ing)? for|votes? for|voted? for|settled? (?:on|for)"
     r"|sa(?:y|id)|(?:must|should|would|could|has to|have to|will|can) be"
     r"|it's|(?:it|that|answer|choice|pick|guess|option|selection) (?:is|was)|answer\s*:)\s+"
-    r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN
+    r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN_AHEAD
 )
-""""I choose A here": after such words "A" is the letter, unless a noun may follow."""
+"""Matches "A" in "I choose A here": after such words it is the letter, unless a noun may follow."""
 _LETTER_PATTERNS = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
-    re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
+    re.compile(rf"(?i:\b{_NOUN}{_LABELED_PHRASE}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply cut off there
     re.compile(
         r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)"
@@ -155,7 +164,7 @@ _LETTER_PATTERNS = (
     re.compile(r"\A([A-H])(?= \()"),
     re.compile(_LETTER_ALONE.format("[B-H]")),
     re.compile(
-        _LETTER_ALONE.format("A") + f"(?:{_VERBS}|{_VERBAL_PREDICATES})"
+        _LETTER_ALONE.format("A") + f"(?:{_VERB_AHEAD}|{_VERBAL_PREDICATES})"
     ),  # otherwise it is the article
 )
 _ANSWER_PATTERN = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
@@ -163,7 +172,7 @@ _NOT_AFTER_NO = (
     r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer"
     r"|choice)\b))"
 )
-_SAME_PATTERN = pattern(
+_EQUALITY_PATTERN = pattern(
     r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])"
     r"|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
@@ -175,10 +184,14 @@ _SAME_PATTERN = pattern(
     r" same|equal|identical)\b"
     r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))"
 )
-_SEPARATOR = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
-_REPEATED_PATTERN = pattern(rf"(?m)(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_SEPARATOR}(?=\u27e6\2\u27e7)")
+_TAG_SEPARATOR = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
+_REPEATED_TAG_PATTERN = pattern(
+    rf"(?m)(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_TAG_SEPARATOR}(?=\u27e6\2\u27e7)"
+)
 _ANY_TAG_PATTERN = re.compile("\u27e6([A-Za-z])\u27e7")
-_TWO_KINDS_PATTERN = re.compile(rf"\u27e6([A-Za-z])\u27e7{_SEPARATOR}\u27e6([A-Za-z])\u27e7")
+_ADJACENT_TAGS_PATTERN = re.compile(
+    rf"\u27e6([A-Za-z])\u27e7{_TAG_SEPARATOR}\u27e6([A-Za-z])\u27e7"
+)
 
 
 def tag(letter: str) -> str:
@@ -196,7 +209,7 @@ class TextPattern:
     """A pattern for the text of a choice, compiled only when a reply contains `word`, which is part
     of that text.
 
-    Most replies name no choice by its text, and compiling takes longer than everything else in
+    Most replies name no choice by its text, and compiling takes longer than all other steps of
     reading a reply.
     """
 
@@ -218,49 +231,49 @@ class MentionTagger:
     """A function that replaces each mention of a choice in a cleaned reply by a tag. `letters` are
     the letters of the choices, such as "ABCD".
 
-    `texts` are the patterns that name a choice by its text; `ordinal` is True if the choices are
-    ordinals ("the second image"), `numbered` if "option 2" means the second choice, because no
-    choice is a number itself.
+    `text_patterns` are the patterns that name a choice by its text; `are_ordinals` is True if the
+    choices are ordinals ("the second image"), `numbers_name_choices` if "option 2" means the second
+    choice, because no choice is a number itself.
     """
 
     letters: str
-    texts: tuple[tuple[str, TextPattern], ...]
-    ordinal: bool
-    numbered: bool
+    text_patterns: tuple[tuple[str, TextPattern], ...]
+    are_ordinals: bool
+    numbers_name_choices: bool
 
     def __call__(self, text: str) -> str:
         """Return the text with one tag per mention; a few letters beyond the choices are tagged,
         too.
 
-        Lowercase letters in tags are choices that are named by their texts, until they are merged
-        with the others.
+        Lowercase letters in tags stand for choices that are named by their texts, until these tags
+        are merged with the others.
         """
-        if self.ordinal:
+        if self.are_ordinals:
             text = _OTHER_ORDINAL_PATTERN.sub(r"\g<0> image", text)
             text = _ORDINALS_JOINED_PATTERN.sub(
                 lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text
             )
             text = _NUMBERS_JOINED_PATTERN.sub(
                 lambda chain: re.sub(
-                    r"\b([1-6])\b", r"image \1", _PLURAL_PATTERN.sub("", chain[0])
+                    r"\b([1-6])\b", r"image \1", _PLURAL_IMAGE_PATTERN.sub("", chain[0])
                 ),
                 text,
             )
-        if self.numbered:
-            text = _NUMBERED_PATTERN.sub(self._tag_number, text)
-        for letter, named in self.texts:
+        if self.numbers_name_choices:
+            text = _NUMBERED_CHOICE_PATTERN.sub(self._tag_number, text)
+        for letter, named in self.text_patterns:
             text = named.replace(text, tag(letter.lower()))
         if may_contain(text, "A "):
             text = _DECLARED_A_PATTERN.sub(rf"\1{tag('A')}", text)
         for named_by_letter in _LETTER_PATTERNS:
             text = named_by_letter.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
-            text = _TWO_KINDS_PATTERN.sub(self._prefer_letter, _drop_repeated(text))
+            text = _ADJACENT_TAGS_PATTERN.sub(self._prefer_letter, _drop_repeated(text))
             text = _drop_repeated(text)
         return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
     def _tag_letter(self, match: Match) -> str:
-        is_choice = ord(match[1].upper()) < ord("A") + len(self.letters) + _EXTRA_LETTERS
+        is_choice = ord(match[1].upper()) < ord("A") + len(self.letters) + _EXTRA_LETTER_COUNT
         before = _ANSWER_PATTERN.match(match[0])  # "Answer:" declares what follows and is kept
         return (before[0] if before else "") + tag(match[1].upper()) if is_choice else match[0]
 
@@ -269,8 +282,8 @@ class MentionTagger:
         return tag(self.letters[number - 1]) if number <= len(self.letters) else match[0]
 
     def _prefer_letter(self, match: Match) -> str:
-        """Merge a letter and a text that are side by side: the letter counts if it is one of the
-        choices."""
+        """Merge a choice's letter and a choice's text that are side by side: the letter counts if
+        it is one of the choices."""
         first, between, second = match.groups()
         if first.islower() == second.islower() or re.search(r"[,.=\n]", between):
             return match[0]
@@ -290,7 +303,9 @@ def _drop_repeated(text: str) -> str:
 
     letters = [letter.upper() for letter in _ANY_TAG_PATTERN.findall(text)]
     return (
-        _REPEATED_PATTERN.sub(merge_adjacent, text) if any(map(eq, letters, letters[1:])) else text
+        _REPEATED_TAG_PATTERN.sub(merge_adjacent, text)
+        if any(map(eq, letters, letters[1:]))
+        else text
     )
 
 
@@ -299,7 +314,7 @@ def filter_nameable(choices: Sequence[str], text: str) -> Texts:
     does not change how the reply is read."""
     choices = tuple(choices)
     words = _find_required_words(choices)
-    if words is None or has_other_ascii(text):
+    if words is None or has_letter_matching_ascii(text):
         return choices
     small = text.lower()
     return tuple(
@@ -309,18 +324,18 @@ def filter_nameable(choices: Sequence[str], text: str) -> Texts:
 
 @lru_cache(maxsize=4096)
 def _find_required_words(choices: Texts) -> Texts | None:
-    """Return, for each choice, a word that every reply naming it by its text contains; empty if
-    there is no such word, as for numbers.
+    """Return, for each choice, a word that occurs in every reply that names the choice by its text;
+    empty if there is no such word, as for numbers.
 
     None if the choices are ordinals, because the tagger adds words.
     """
     if any(map(_STARTS_ORDINAL_PATTERN.match, choices)):
         return None
-    words = [longest_word(_strip_article(_fold(choice))) for choice in choices]
+    words = [find_longest_word(_strip_article(_normalize_text(choice))) for choice in choices]
     return tuple([word if word.isascii() else "" for word in words])
 
 
-def _fold(text: str) -> str:
+def _normalize_text(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .")
 
 
@@ -329,7 +344,7 @@ def _strip_article(folded: str) -> str:
     choice."""
     if folded in _SPECIAL_TEXTS or _ONE_OF_A_KIND_PATTERN.fullmatch(folded):
         return ""
-    return _ARTICLE.sub("", folded)
+    return _ARTICLE_PATTERN.sub("", folded)
 
 
 @lru_cache(maxsize=4096)
@@ -340,55 +355,60 @@ def get_tagger(choices: Texts) -> MentionTagger:
     patterns.sort(key=lambda pair: -len(pair[1].source))
     ordinal = any(map(_STARTS_ORDINAL_PATTERN.match, choices))
     if ordinal:
-        patterns.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
+        patterns.append(
+            (ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE_NOUN}\b"))
+        )
     numbered = not any(
-        _fold(text) in _NUMERALS or _DIGITS.fullmatch(_fold(text)) for text in choices
+        _normalize_text(text) in _NUMERALS or _DIGITS_PATTERN.fullmatch(_normalize_text(text))
+        for text in choices
     )
     return MentionTagger(ascii_uppercase[: len(choices)], tuple(patterns), ordinal, numbered)
 
 
 def _make_text_patterns(text: str) -> Iterator[TextPattern]:
     """Yield the patterns by which a reply may name a choice by this text."""
-    folded = _fold(text)
+    folded = _normalize_text(text)
     ordinal = _ORDINAL_CHOICE_PATTERN.fullmatch(folded)
     if bare := _strip_article(folded):
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
         if re.search("[\u3040-\ud7af]", bare):  # Asian scripts have no spaces between words
             source = re.escape(bare)
-        yield TextPattern(source, word=longest_word(bare))
+        yield TextPattern(source, word=find_longest_word(bare))
     elif ordinal:
         yield from _make_ordinal_patterns(ordinal[1])
     elif folded in ("yes", "no"):
-        word, first = (any_word(YES), AGREEMENTS) if folded == "yes" else (any_word(NO), DENIALS)
-        yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
+        word, first = (
+            (make_word_pattern(YES_WORDS), AGREEMENTS)
+            if folded == "yes"
+            else (make_word_pattern(NO_WORDS), DENIALS)
+        )
+        yield TextPattern(rf"\A\W*{make_word_pattern(first)}(?=\s*(?:[.,;!\n]|$))")
         yield TextPattern(
             rf"\A\W*{word}(?![\w']){_NOT_AFTER_NO}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))"
         )
     elif folded in ("left", "right"):
-        here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
-        way = (
-            r"(?:(?<=[a-z]"
-            rf" )(?:from\s+)?(?:the\s+)?{any_word(there)}{_DIRECTION_PHRASE}(?={any_word(here)}))?"
-        )
-        yield TextPattern(
-            rf"{way}{any_word(here)}(?!{_DIRECTION_PHRASE}{any_word(there)}){_NO_JUDGEMENT}"
-        )
-    elif folded in _NUMERALS or _DIGITS.fullmatch(folded):
+        here, there = (LEFT_WORDS, RIGHT_WORDS) if folded == "left" else (RIGHT_WORDS, LEFT_WORDS)
+        this, opposite = make_word_pattern(here), make_word_pattern(there)
+        way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{opposite}{_DIRECTION_PHRASE}(?={this}))?"
+        yield TextPattern(rf"{way}{this}(?!{_DIRECTION_PHRASE}{opposite}){_NO_JUDGEMENT}")
+    elif folded in _NUMERALS or _DIGITS_PATTERN.fullmatch(folded):
         yield from _make_number_patterns(NUMBERS.get(folded, folded))
-    elif _PREDICATE.fullmatch(folded):  # otherwise it is a predicate of its subject
+    elif _PREDICATE_PATTERN.fullmatch(folded):  # otherwise it is a predicate of its subject
         yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))",
             re.I | re.M,
         )
-    elif folded in _ALIKE:
-        yield TextPattern(_SAME_PATTERN.pattern)
+    elif folded in _EQUALITY_TEXTS:
+        yield TextPattern(_EQUALITY_PATTERN.pattern)
 
 
 def _make_number_patterns(digits: str) -> Iterator[TextPattern]:
     words = "|".join(
         (re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits))
     )
-    yield TextPattern(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?")
+    yield TextPattern(
+        rf"(?<![{_LATIN_CHARACTERS}.])(?:{words})(?![{_LATIN_CHARACTERS}]|\.\d)(?:\s*\((?:{words})\))?"
+    )
     if digits == "0":
         yield TextPattern(
             r"(?<=\bthere are )none\b(?! of)|(?<=\bsee )none\b(?! of)"
@@ -400,16 +420,16 @@ def _make_number_patterns(digits: str) -> Iterator[TextPattern]:
 def _make_ordinal_patterns(word: str) -> Iterator[TextPattern]:
     number = ORDINALS[word]
     yield TextPattern(
-        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])"
+        rf"\u7b2c\s*[{number}{_CHINESE_NUMERALS[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])"
         rf"?(?:\u56fe[\u50cf\u7247]?)?",
         re.NOFLAG,
     )
     short = f"{number}(?:st|nd|rd|th)"
     yield TextPattern(
-        rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z"
+        rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE_NOUN}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z"
     )
     yield TextPattern(
-        rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)",
+        rf"\b(?:the\s+)?{_IMAGE_NOUN}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)",
         word=str(number),
     )
     if number in FOREIGN_ORDINALS:

@@ -12,7 +12,7 @@ from looktwice.eval.readers.vocabulary import NUMBER_WORD, NUMBERS, SCALE_WORD, 
 from looktwice.pipelines.counted import NUMBER_WORDS
 
 MAX_COUNT = 10**12
-"""Larger number words cannot be a count of objects in an image."""
+"""The largest number that may count objects in an image; larger number words do not."""
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
 _HALVES_PATTERN = pattern(
@@ -20,13 +20,15 @@ _HALVES_PATTERN = pattern(
 )
 _HALF_DOZEN_PATTERN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
 _SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{SCALE_WORD})\W*\Z")
-_COMPOSED_PATTERN = pattern(
+_NUMBER_WORDS_PATTERN = pattern(
     rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{NUMBER_WORD})[\s-]+(?:{SCALE_WORD}|dozen)\b"
     rf"(?:(?:\s+and\s+|[\s-]+)(?:{NUMBER_WORD}|{SCALE_WORD})(?!\w))*",
     rf"(?<![\w-])(?:{NUMBER_WORD})[\s-]+dozens\b",
     rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
 )
-_SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
+_SEPARATED_NUMBER_PATTERN = re.compile(
+    r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)"
+)
 _PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
 _ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{NUMBER_WORD})(?![\w-])")
 COUNTED_OBJECTS_PATTERN = pattern(
@@ -34,7 +36,7 @@ COUNTED_OBJECTS_PATTERN = pattern(
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
 """The objects that a question asks to count, with their adjectives."""
-_ONE_PAIR = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
+_PAIR_NOUNS = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
 _POSITION_NOUNS = (
     r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
     r"|parts?|groups?|items?"
@@ -43,14 +45,14 @@ _LIST_NUMBER_PATTERN = re.compile(
     r"(?m)(?P<line>^[ \t>\u2022*-]{0,9})?(?:(?<=\s)|(?<=[>\u2022*-])|^)"
     r"(?P<open>[(\[#]?)(?P<number>\d{1,2})(?P<close>[.):\]/]|\s?[\u2013-](?=\s+[^\W\d]))(?:\s+|(?=[^\W\d]))(?=(?P<next>\S))"
 )
-_CANNOT_PATTERN = pattern(
+_NO_COUNT_PATTERN = pattern(
     r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure|maybe|answer)\b"
 )
 
 
 def parse_number_words(words: Iterable[str]) -> int:
-    """Return the number that several words form; for numbers above MAX_COUNT, some number above
-    it."""
+    """Return the number that several words form; if it is above MAX_COUNT, the result is some
+    number above MAX_COUNT."""
     whole = part = 0
     for word in words:
         if whole + part > MAX_COUNT:
@@ -72,8 +74,8 @@ def write_in_digits(text: str) -> str:
     text = _HALF_DOZEN_PATTERN.sub("6", text)
     if alone := _SCALE_ALONE_PATTERN.match(text):
         text = f"a {alone[0].strip()}"
-    text = _COMPOSED_PATTERN.sub(_compose, text)
-    return _SEPARATED_PATTERN.sub(lambda number: re.sub(r"\D", "", number[0]), text)
+    text = _NUMBER_WORDS_PATTERN.sub(_replace_number_words, text)
+    return _SEPARATED_NUMBER_PATTERN.sub(lambda number: re.sub(r"\D", "", number[0]), text)
 
 
 @lru_cache(maxsize=8192)
@@ -84,7 +86,7 @@ def parse_whole_number(choice: str) -> str:
     return digits if digits.isdigit() else ""
 
 
-def _compose(match: Match) -> str:
+def _replace_number_words(match: Match) -> str:
     words = re.findall(r"\d[\d,]*|[a-z]+", match[0].casefold())
     plain = ["1" if word in ("a", "an") else word.replace(",", "") for word in words]
     return str(parse_number_words(word for word in plain if word != "and"))
@@ -100,10 +102,10 @@ def normalize_counts(text: str, question: str = "") -> str:
     return text
 
 
-def count_listed(text: str) -> int:
+def count_list_items(text: str) -> int:
     """Return the length of a numbered list in a reply without other numbers, or 0."""
-    runs = list(_list_numbers(text))
-    if len(runs) < 2 or _CANNOT_PATTERN.search(text):
+    runs = list(_find_list_numbers(text))
+    if len(runs) < 2 or _NO_COUNT_PATTERN.search(text):
         return 0
     return 0 if _ANY_NUMBER_PATTERN.search(_strip_list_numbers(text)) else len(runs)
 
@@ -113,7 +115,7 @@ def _count_pairs(text: str, question: str) -> str:
     if not (asked := COUNTED_OBJECTS_PATTERN.search(question)):
         return text
     noun = get_stem(asked[1].split()[-1])
-    pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_ONE_PAIR}))) of (?=(?:\w+ ){{0,2}}{noun})"
+    pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_PAIR_NOUNS}))) of (?=(?:\w+ ){{0,2}}{noun})"
     return re.sub(pair, "2 ", text, flags=re.I)
 
 
@@ -123,18 +125,18 @@ def get_stem(noun: str) -> str:
 
 
 def _strip_list_numbers(text: str) -> str:
-    starts = {number.start("number"): number for number in _list_numbers(text)}
+    starts = {number.start("number"): number for number in _find_list_numbers(text)}
     return _LIST_NUMBER_PATTERN.sub(
         lambda number: "\n- " if number.start("number") in starts else number[0], text
     )
 
 
-def _list_numbers(text: str) -> Iterator[Match]:
-    """Yield the numbers of lists that count from 1 up, at line starts or within a line."""
+def _find_list_numbers(text: str) -> Iterator[Match]:
+    """Yield the numbers of lists that are numbered from 1, at line starts or within a line."""
     run = list[Match]()
     for number in _LIST_NUMBER_PATTERN.finditer(text):
         value = int(number["number"])
-        if value == 1 and _may_begin(text, number):
+        if value == 1 and _may_begin_item(text, number):
             yield from run if len(run) > 1 else ()
             run = [number]
         elif run and value == len(run) + 1 and number["close"] == run[0]["close"]:
@@ -142,7 +144,7 @@ def _list_numbers(text: str) -> Iterator[Match]:
     yield from run if len(run) > 1 else ()
 
 
-def _may_begin(text: str, number: Match) -> bool:
+def _may_begin_item(text: str, number: Match) -> bool:
     if number["line"] is not None:
         return True
     before = text[: number.start("open")].rstrip()[-1:]
@@ -155,8 +157,8 @@ def _strip_percents(text: str, question: str) -> str:
 
 
 def _strip_position_numbers(text: str, question: str) -> str:
-    """Remove position numbers, and numbers that enumerate the objects asked for: "cup 1: red, cup
-    2: blue"."""
+    """Remove position numbers, and the numbers in an enumeration of the objects asked for: "cup 1:
+    red, cup 2: blue"."""
     if not (asked := COUNTED_OBJECTS_PATTERN.search(question)):
         return text
     text = re.sub(rf"\b({_POSITION_NOUNS})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)

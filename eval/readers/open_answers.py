@@ -11,7 +11,7 @@ from looktwice.eval.readers.asides import find_correction, find_second_thoughts,
 from looktwice.eval.readers.clean import clean_text, translate_to_english
 from looktwice.eval.readers.numerals import (
     COUNTED_OBJECTS_PATTERN,
-    count_listed,
+    count_list_items,
     get_stem,
     normalize_counts,
 )
@@ -19,16 +19,16 @@ from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
     AGREEMENTS,
     DENIALS,
-    FALSE,
-    NO,
+    FALSE_WORDS,
+    NO_WORDS,
     NUMBERS,
-    TRUE,
-    YES,
-    any_word,
+    TRUE_WORDS,
+    YES_WORDS,
+    make_word_pattern,
     pattern,
 )
 
-_KIND_QUESTIONS = {
+_KIND_PATTERNS = {
     "true_false": (
         r"\bT or F\b|\btrue or false\b|\bT/F\b|\btrue/false\b|['\"]T['\"]\s*(?:or|/)\s*['\"]F['\"]"
     ),
@@ -42,8 +42,8 @@ _KIND_QUESTIONS = {
     ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
-_MAX_WORDS = 6  # of a text answer, beyond which second choices in it are not dropped
-_ANSWER_NAMES = {
+_MAX_SHORT_TEXT_WORDS = 6  # of a text answer, beyond which second choices in it are not dropped
+_KIND_BY_SUBTASK = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
     "joint_shape_color": "integer",
@@ -52,7 +52,7 @@ _CLAIM_PHRASE = (
     r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|antwort"
     r"|r[e\u00e9]ponse|respuesta)"
 )
-_LINK = (
+_CLAIM_LINK = (
     r"\b(?:\s*(?:is|are|would be|should be|must"
     r" be|of|=|:)\s*){0,2}[\s\"'(:]*(?:option|about|exactly|that)?"
     r"\s*[\"'(]*"
@@ -65,9 +65,9 @@ _DOUBTED_PATTERN = pattern(
     r" not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
     r"|not the case)\b[^.!?;\n]*$"
 )
-_EXISTS_PATTERN = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
+_NOUN_AHEAD_PATTERN = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
 _DIGITS_PATTERN = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
-_WORDS_PATTERN = pattern(
+_NUMBER_WORDS_PATTERN = pattern(
     rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])"
 )
 _ABSENT_PATTERN = pattern(
@@ -77,23 +77,23 @@ _ABSENT_PATTERN = pattern(
     r"|\b(?:there (?:is|are)|see|find|count) none\W*$"
     r"|\A\W*(?:none|no (?!(?:idea|clue|answer|image|picture|way)\b)\w+)\W*\Z"
 )
-_ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
+_SKIPPED_WORDS = {"the", "of", "these", "those", "different", "total", "distinct"}
 _ADJECTIVES = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
-_JOINED_SCRIPT_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
+_UNSPACED_SCRIPT_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _LETTER_SEPARATOR = r"(?:[\s,\-&]|\band\b)+"
-_QUOTED = r"(?![A-Za-z]|'[a-z])"
-_RUN_PATTERN = re.compile(
-    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_LETTER_SEPARATOR}[A-Z]{_QUOTED})+"
-    rf"|[A-Z](?!\s+[a-z])){_QUOTED}"
+_LETTER_END = r"(?![A-Za-z]|'[a-z])"
+_LETTER_RUN_PATTERN = re.compile(
+    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_LETTER_SEPARATOR}[A-Z]{_LETTER_END})+"
+    rf"|[A-Z](?!\s+[a-z])){_LETTER_END}"
 )
-_EACH_PATTERN = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
+_LINE_LETTER_PATTERN = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def get_question_kind(question: str, subtask: str = "") -> str:
-    """Return the kind of answer, a key of KINDS, that a question asks for, by its subtask or its
-    wording; "text" if neither determines it."""
-    asked = (kind for kind, asks in _KIND_QUESTIONS.items() if re.search(asks, question, re.I))
-    return _ANSWER_NAMES.get(subtask) or next(asked, "text").removesuffix(" asked")
+    """Return the kind of answer, a key of `KIND_READERS`, that a question asks for, judging by its
+    subtask or its wording; "text" if neither determines it."""
+    asked = (kind for kind, asks in _KIND_PATTERNS.items() if re.search(asks, question, re.I))
+    return _KIND_BY_SUBTASK.get(subtask) or next(asked, "text").removesuffix(" asked")
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
@@ -112,15 +112,15 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
     if corrected.answer is not None:
         return corrected
     if kind in ("yes_no", "integer") and (tail := find_second_thoughts(text)):
-        reading = KINDS[kind](tail, question)
+        reading = KIND_READERS[kind](tail, question)
         if reading.answer is not None:
             return reading
     left = strip_rival_answers(text)
-    if left != text and (kind != "text" or len(left.split()) <= _MAX_WORDS):
-        reading = KINDS[kind](left.strip(), question)
+    if left != text and (kind != "text" or len(left.split()) <= _MAX_SHORT_TEXT_WORDS):
+        reading = KIND_READERS[kind](left.strip(), question)
         if reading.answer:
             return reading
-    return KINDS[kind](text, question)
+    return KIND_READERS[kind](text, question)
 
 
 def _read_correction(tail: str, kind: str, question: str) -> Reading:
@@ -130,15 +130,15 @@ def _read_correction(tail: str, kind: str, question: str) -> Reading:
     if kind == "integer" and re.match(r"\W*no(?:ne|thing)?\b", first, re.I):
         return Reading(None)  # "Correction: none."
     if kind != "text" and 0 < len(first.split()) <= 3:
-        return KINDS[kind](first, question)
+        return KIND_READERS[kind](first, question)
     if kind == "integer":
         return _read_declared_integer(normalize_counts(tail, question), question)
     if kind != "text" and re.search(rf"\b{_CLAIM_PHRASE}\b", tail, re.I):
-        return KINDS[kind](tail, question)
+        return KIND_READERS[kind](tail, question)
     return Reading(None)
 
 
-_NONE = (
+_NONE_WORDS = (
     r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?(?:any?|a single)|not"
     r" (?:see |find )?any"
 )
@@ -153,16 +153,16 @@ def find_asked_number(text: str, question: str) -> str | None:
     """
     if not (asked := COUNTED_OBJECTS_PATTERN.search(question)):
         return None
-    *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
-    number = rf"({_DIGITS_PATTERN.pattern}|{_WORDS_PATTERN.pattern})"
-    if _JOINED_SCRIPT_PATTERN.search(noun):
+    *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _SKIPPED_WORDS]
+    number = rf"({_DIGITS_PATTERN.pattern}|{_NUMBER_WORDS_PATTERN.pattern})"
+    if _UNSPACED_SCRIPT_PATTERN.search(noun):
         words = re.escape(noun)
         counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
         absent = rf"\bno [^,.]{{0,9}}{words}"
     else:
         words = rf"\s+{_ADJECTIVES}{{0,3}}?".join((*map(re.escape, adjectives), get_stem(noun)))
         counted = rf"{number}\s+{_ADJECTIVES}{{0,3}}?{words}"
-        absent = rf"\b(?:{_NONE})\s+{_ADJECTIVES}{{0,2}}?{words}"
+        absent = rf"\b(?:{_NONE_WORDS})\s+{_ADJECTIVES}{{0,2}}?{words}"
     counts = sorted(int(_to_digits(count)) for count in re.findall(counted, text, re.I))
     if counts:
         whole = len(set(counts)) == 1 or 2 * counts[-1] == sum(counts)
@@ -177,19 +177,20 @@ def find_asked_number(text: str, question: str) -> str | None:
 
 
 def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Reading:
-    """Read one of two words: the word declared last, the word that begins the reply, or the only
-    one of them that it contains."""
+    """Read one of two words: the one declared last, the one that begins the reply, or the only one
+    that the reply contains."""
     first, second = words
     words_of_both = "|".join(words.values())
     both = rf"(?P<word>{words_of_both})"
     # "yes or no" is not an answer
     text = re.sub(rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I)
     declaring = (
-        rf"(?:{_CLAIM_PHRASE}{_LINK}|{_COPULA}|{_NEGATED_COPULA}|\b(?:it|that)'s ){_NEGATION}{both}"
+        rf"(?:{_CLAIM_PHRASE}{_CLAIM_LINK}|{_COPULA}|{_NEGATED_COPULA}|\b(?:it|that)'s )"
+        rf"{_NEGATION}{both}"
     )
     answer = re.search(rf"[:;]\s*{_NEGATION}{both}\W*\Z", text, re.I)
     for match in re.finditer(declaring, text, re.I):
-        if match["word"].casefold() != "no" or not _EXISTS_PATTERN.match(text[match.end() :]):
+        if match["word"].casefold() != "no" or not _NOUN_AHEAD_PATTERN.match(text[match.end() :]):
             answer = match
     answer = answer or re.match(rf"\W*{_NEGATION}{both}", text, re.I)
     if answer:
@@ -207,20 +208,24 @@ def _read_yes_no(text: str, question: str) -> Reading:
         r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I
     )
     for word, others in (("yes", AGREEMENTS), ("no", DENIALS)):
-        text = re.sub(rf"\A\W*{any_word(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
-    return _read_two_words({"yes": any_word(YES), "no": any_word(NO)}, text, question)
+        text = re.sub(
+            rf"\A\W*{make_word_pattern(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I
+        )
+    return _read_two_words(
+        {"yes": make_word_pattern(YES_WORDS), "no": make_word_pattern(NO_WORDS)}, text, question
+    )
 
 
 def _read_declared_integer(text: str, question: str) -> Reading:
-    number = rf"(?:{_DIGITS_PATTERN.pattern}|{_WORDS_PATTERN.pattern})"
+    number = rf"(?:{_DIGITS_PATTERN.pattern}|{_NUMBER_WORDS_PATTERN.pattern})"
     total = (
         rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in"
         r" all|altogether)\b"
         rf"|\bbut only ({number})|\bso ({number})\W*$"
     )
     for claims in (
-        rf"\b{_CLAIM_PHRASE}{_LINK}({number})|{total}",
-        rf"\bthere (?:is|are|was|were){_LINK}({number})",
+        rf"\b{_CLAIM_PHRASE}{_CLAIM_LINK}({number})|{total}",
+        rf"\bthere (?:is|are|was|were){_CLAIM_LINK}({number})",
     ):
         if marked := list(re.finditer(claims, text, re.I)):
             return Reading(_to_digits(marked[-1][marked[-1].lastindex or 0]))
@@ -230,9 +235,9 @@ def _read_declared_integer(text: str, question: str) -> Reading:
 
 
 def _read_integer(text: str, question: str) -> Reading:
-    """Read a number: the length of a bare list; the number declared last, or that of the objects
-    asked for; or the only number of the reply, or of its last sentence that contains one."""
-    if listed := count_listed(text):
+    """Read a number: the length of a bare list; the number declared last; the number of the objects
+    asked for; or the only number in the reply, or in its last sentence with a number."""
+    if listed := count_list_items(text):
         return Reading(str(listed))
     text = normalize_counts(text, question)
     declared = _read_declared_integer(text, question)
@@ -255,7 +260,7 @@ def _read_integer(text: str, question: str) -> Reading:
 def _find_numbers(text: str) -> list[str]:
     return [
         _to_digits(number)
-        for number in (*_DIGITS_PATTERN.findall(text), *_WORDS_PATTERN.findall(text))
+        for number in (*_DIGITS_PATTERN.findall(text), *_NUMBER_WORDS_PATTERN.findall(text))
     ]
 
 
@@ -264,13 +269,15 @@ def _to_digits(word: str) -> str:
 
 
 def _read_letters(text: str, question: str) -> Reading:
-    """Read the capitals after the last declaration, otherwise the longest run of capitals if no
-    other run is as long."""
-    if len(listed := _EACH_PATTERN.findall(text)) > 1 and len(listed) == len(text.splitlines()):
+    """Read the capitals after the last declaration, otherwise the longest run of capitals, unless
+    another run is as long."""
+    if len(listed := _LINE_LETTER_PATTERN.findall(text)) > 1 and len(listed) == len(
+        text.splitlines()
+    ):
         return Reading("".join(listed))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
     for part in (after, text):
-        runs = {re.sub(r"[^A-Z]", "", run) for run in _RUN_PATTERN.findall(part)}
+        runs = {re.sub(r"[^A-Z]", "", run) for run in _LETTER_RUN_PATTERN.findall(part)}
         longest, *others = sorted(runs, key=len, reverse=True) or [""]
         if longest and (not others or len(longest) > len(others[0])):
             return Reading(longest)
@@ -315,11 +322,13 @@ def find_text(text: str) -> str:
     return find_text(answer) if answer and len(answer) < len(text) else text
 
 
-KINDS: Mapping[str, Callable[[str, str], Reading]] = {
+KIND_READERS: Mapping[str, Callable[[str, str], Reading]] = {
     "yes_no": _read_yes_no,
-    "true_false": partial(_read_two_words, {"T": any_word(TRUE), "F": any_word(FALSE)}),
+    "true_false": partial(
+        _read_two_words, {"T": make_word_pattern(TRUE_WORDS), "F": make_word_pattern(FALSE_WORDS)}
+    ),
     "integer": _read_integer,
     "letters": _read_letters,
     "text": lambda text, question: Reading(find_text(text)),
 }
-"""The function that reads each kind of open answer from a cleaned text and the question."""
+"""The functions that read open answers, by kind; each takes a cleaned text and the question."""

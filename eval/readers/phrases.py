@@ -1,8 +1,8 @@
 """Phrases by which replies declare, prefer, negate and hedge: patterns that match tagged texts (see
 `mentions`).
 
-A new way to say "the answer is ⟦B⟧" goes into DECLARATIONS, "I go with ⟦B⟧" into CHOOSING_PATTERN;
-`claims` shows how each is used.
+A new way to say "the answer is ⟦B⟧" goes into DECLARATION_PATTERNS, "I go with ⟦B⟧" into
+CHOOSING_PATTERN; `claims` shows how each is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from looktwice.eval.readers.vocabulary import pattern
 CLAUSE_CHARACTER = r"[^\u27e6\u27e7.?!;\n]"
 """One character of the gap between two positions in the same clause."""
 PHRASE_CHARACTER = r"[^\u27e6\u27e7.,?!;\n]"
-"""One character of such a gap if it must not contain a comma."""
+"""One character of the gap between two positions in the same clause, if the gap must not contain a
+comma."""
 CHOICE_TAG = r"\u27e6(?P<letter>[A-Z])\u27e7"
 """The tag of the choice that a phrase is about."""
 
@@ -32,12 +33,12 @@ COPULA = (
     rf"(?:{CLAUSE_CHARACTER}{{0,30}}?\b(?:is|be|in|with|by|to|that|at|as|the|of)\s+)?"
     rf"(?:(?:most |very )?{_ADVERB}\s+)*[\"'(]*"
 )
-"""A form of "to be", or a colon, and the words up to the choice that follows it."""
+"""A form of "to be", or a colon, and the words between it and the choice that follows."""
 
 NEGATION_PATTERN = pattern(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
 """Words that turn a declared choice into one that is ruled out."""
 LEAST_LIKELY_PATTERN = pattern(r"\b(?:less|least)\b")
-"""Words that rule out a declared choice, too: "the least likely answer is X"."""
+"""More words that rule out a declared choice: "the least likely answer is X"."""
 NEGATED_PATTERN = pattern(
     r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead"
     r" of|except|unlikely|without|lacks?"
@@ -59,27 +60,27 @@ NO_SINGLE_CHOICE_PATTERN = pattern(
     rf" )?{_CHOICE_NOUNS}?\b[^.]{{0,60}}"
     r"\b(?:equally|could|have the|are likely|qualities|potential)",
 )
-"""Phrases saying that no choice is the answer, or that any of them may be."""
+"""Phrases that say that no choice is the answer, or that any choice may be the answer."""
 
-_ANSWER = (
+_ANSWER_NOUNS = (
     "(?:answer|ans|choice|option|response|conclusion|assessment|selection|guess|verdict|"
     r"decision|judge?ment|prediction|pick|solution|respuesta|antwort|r[e\u00e9]ponse|risposta|"
     "resposta)"
 )
-_ANSWER_ELSEWHERE = (
+_FOREIGN_ANSWER_WORDS = (
     "(?:\u7b54\u6848|\u7b54\u3048|\u6b63\u89e3|\u9009\u62e9?|\u9078\u64c7?|\u56de\u7b54"
     "|\uc815\ub2f5|\u043e\u0442\u0432\u0435\u0442)"
 )
 _CORRECT_WORDS = r"(?:correct|right|best|most \w+|final|ideal|better|more \w+)"
-DECLARATIONS = (
+DECLARATION_PATTERNS = (
     pattern(
-        rf"\b{_ANSWER}\b{CLAUSE_CHARACTER}{{0,90}}?{COPULA}{CLAUSE_CHARACTER}{{0,40}}?{CHOICE_TAG}"
+        rf"\b{_ANSWER_NOUNS}\b{CLAUSE_CHARACTER}{{0,90}}?{COPULA}{CLAUSE_CHARACTER}{{0,40}}?{CHOICE_TAG}"
     ),
     pattern(
         r"\b(?:it|this)\s+(?:must|should|has"
         rf" to|would|will)\s+be\s+{CLAUSE_CHARACTER}{{0,15}}?{CHOICE_TAG}"
     ),
-    pattern(rf"{_ANSWER_ELSEWHERE}{CLAUSE_CHARACTER}{{0,12}}?{CHOICE_TAG}"),
+    pattern(rf"{_FOREIGN_ANSWER_WORDS}{CLAUSE_CHARACTER}{{0,12}}?{CHOICE_TAG}"),
     pattern(
         rf"{CHOICE_TAG}{CLAUSE_CHARACTER}{{0,120}}?\b{_COPULA_FORMS}\b{CLAUSE_CHARACTER}{{0,25}}?\b(?:the|my"
         rf"|an?)\s+(?:\w+\s+){{0,2}}?{_CORRECT_WORDS}\s+"
@@ -126,7 +127,7 @@ DECLARATIONS = (
         r" visible)"
     ),
 )
-""""The answer is X", also in other languages, and "X is the correct choice"."""
+"""Match "The answer is X", also in other languages, and "X is the correct choice"."""
 _AUXILIARY_WORDS = (
     "(?:i|we|i'd|i'll|one|would|will|can|could|might|may|must|to|therefore|thus|so|should|,)"
 )
@@ -139,18 +140,18 @@ CHOOSING_PATTERN = pattern(
     rf" )\b{_AUXILIARY_WORDS}\s+(?:(?:\w+ly|now)\s+)?{_PICKING_VERBS}\b"
     rf"(?!\s+(?:one|between|from|the next|your|which)\b){CLAUSE_CHARACTER}{{0,60}}?{CHOICE_TAG}"
 )
-""" "I would go with X"."""
+"""Matches "I would go with X"."""
 PREFERENCE_PATTERN = pattern(
     r"\b(?:preference (?:for|towards?)|leaning (?:more"
     rf" )?towards?)\b{CLAUSE_CHARACTER}{{0,30}}?{CHOICE_TAG}"
 )
-""" "I have a preference for X"."""
+"""Matches "I have a preference for X"."""
 WOULD_SAY_PATTERN = pattern(
     r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue"
     r"|infer|suggest)\b"
     rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{CHOICE_TAG}"
 )
-""" "I would say X"."""
+"""Matches "I would say X"."""
 WRONG_CHOICE_PATTERN = pattern(
     r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
@@ -159,7 +160,7 @@ WRONG_CHOICE_PATTERN = pattern(
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Phrases that call a choice wrong."""
-CONTRASTED_CHOICES = (
+CONTRASTED_CHOICE_PATTERNS = (
     pattern(
         r"(?:\b(?:not|neither|nor)|n't)"
         rf" (?!only\b|just\b|merely\b){PHRASE_CHARACTER}{{0,20}}?\u27e6[A-Z]\u27e7"
@@ -170,8 +171,8 @@ CONTRASTED_CHOICES = (
     pattern(rf"^\W*{CHOICE_TAG} it is\W*$"),
     pattern(rf"(?:[,;]|\b(?:but|shows|that)) {CHOICE_TAG} is\W*$"),
 )
-""" "Not Y but X", "X it is"."""
-_STATES_PATTERN = pattern(
+"""Match "Not Y but X" and "X it is"."""
+_STATEMENT_START_PATTERN = pattern(
     r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude"
     r"|actually|fact))"
     r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is"
@@ -187,7 +188,7 @@ DIRECT_LINK_PATTERN = pattern(
 )
 """The words allowed between a choice and its predicate in a plain sentence."""
 APPEARANCE_PATTERN = pattern(r"\b(?:looks?|appears?|seems?)\b")
-"""Verbs of appearance, which may deceive."""
+"""Verbs of appearance; appearances may deceive."""
 ILLUSION_PATTERN = pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
     r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that"
@@ -198,19 +199,19 @@ ILLUSION_PATTERN = pattern(
     r"\b(?:might|could|would) \w+.*\bif\b",
     r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
 )
-"""Phrases for illusions and hypothetical conditions."""
+"""Phrases that describe illusions and hypothetical conditions."""
 EQUALITY_PATTERN = pattern(
     r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little"
     r" to|there's|see|find|notice)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE_TAG}"
 )
-""""They are X", where the choice X says that the others do not differ ("about the same")."""
-MARKED_PATTERN = pattern(
+"""Matches "They are X", if the choice X says that the others do not differ ("about the same")."""
+MARKED_ANSWER_PATTERN = pattern(
     r"\b(?:my[_ ]answer|final[ _]answer)\b(?!"
     rf" chang)\s*(?:is)?\s*[:=]*\s*{CLAUSE_CHARACTER}{{0,20}}?{CHOICE_TAG}"
 )
-""" "MY_ANSWER: X", as prompts ask for it."""
+"""Matches "MY_ANSWER: X", which prompts ask for."""
 
 CONCLUSION_PATTERN = pattern(
     r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a"
@@ -236,8 +237,8 @@ UNDECIDED_SENTENCE_PATTERN = pattern(
     r"\bif\b[^,]{3,140},\s*(?:then|the|it|we)\b",
     r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
 )
-"""A question, a condition, a plan or a request, which claims nothing."""
-SUBORDINATE_PATTERN = pattern(
+"""A sentence that is a question, a condition, a plan or a request, and therefore claims nothing."""
+SUBORDINATE_CLAUSE_PATTERN = pattern(
     r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
     r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order"
     r" to|when)\b[^,\u27e6]*),\s*"
@@ -268,14 +269,14 @@ _CONJUNCTION = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
 SECOND_CHOICE_PATTERN = pattern(
     rf"^{_CONJUNCTION}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7"
 )
-"""A choice right after another one, joined to it, so that several are named."""
+"""A choice that directly follows another one and is joined to it, so that several are named."""
 FIRST_OF_PAIR_PATTERN = pattern(rf"\u27e6([A-Z])\u27e7{_CONJUNCTION}(?:the )?$")
-"""A choice right before another one, joined to it."""
+"""A choice that directly precedes another one and is joined to it."""
 COMPARED_WITH_PATTERN = pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for"
     r" |that |in )?(?:the )?$"
 )
-"""Words right before a choice that something else is compared with: "closer than X"."""
+"""Words that directly precede a choice with which something else is compared: "closer than X"."""
 LINK_BREAKERS_PATTERN = pattern(
     r"\bwhich (?:of|one|image|point|box|option)\b",
     r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
@@ -289,6 +290,6 @@ def begins_main_clause(before: str) -> bool:
     """Return whether a main clause that is not denied begins at the end of this text, before a
     choice or a predicate."""
     clause = before[-80:]
-    return _STATES_PATTERN.search(clause) is not None and not re.search(
+    return _STATEMENT_START_PATTERN.search(clause) is not None and not re.search(
         r"\b(?:less|un)\W?likely that\b", clause, re.I
     )

@@ -1,5 +1,5 @@
 """The rules of the reader `Robust` for a whole reply in prose: openings, lists, ticks, choices on
-their own lines, and which of the claims decides.
+their own lines, and the choice of the decisive claim.
 
 This module is imported for the first reply that is more than a bare choice. `robust` explains how a
 reply is read and which file holds each rule.
@@ -21,7 +21,7 @@ from looktwice.eval.readers.asides import (
 from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import (
-    LISTED_PATTERN,
+    CHOICE_LIST_PATTERN,
     ONLY_CHOICES_PATTERN,
     TAG,
     find_tagged_letters,
@@ -36,13 +36,13 @@ from looktwice.eval.readers.phrases import (
     UNDECIDED_SENTENCE_PATTERN,
 )
 from looktwice.eval.readers.reader import Reading
-from looktwice.eval.readers.vocabulary import REFUSED_PATTERN, Texts, may_contain, pattern
+from looktwice.eval.readers.vocabulary import REFUSAL_PATTERN, Texts, may_contain, pattern
 
-_TICKED_PATTERN = pattern(
+_TICKED_CHOICE_PATTERN = pattern(
     rf"(?m)(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
     r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])"
 )
-_OPENS_PATTERN = pattern(
+_OPENING_PATTERN = pattern(
     rf"^[\W_]*?(?:option\s+|choice\s+)?{TAG}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
     r"|,\s+(?!which|that|who|is|and|or|(?:on|in|at|near|behind)\b"
     r"|(?:\w+ )?(?:located|circled|marked|labell?ed|placed|positioned|situated|lying)\b)"
@@ -72,9 +72,9 @@ _CONTRAST_PATTERN = pattern(
     r"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in"
     rf" )*{TAG}\s*[,;]?"
 )
-_COMPARED_PATTERN = pattern(rf"\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}")
+_THAN_CHOICE_PATTERN = pattern(rf"\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}")
 _CUT_OFF_PATTERN = re.compile(r"\n\s*[A-Z]\Z")
-_DENIED_PATTERN = pattern(
+_DENIAL_PATTERN = pattern(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
     r"(?! (?:\w+ )?(?:visible|shown|present|pictured|clear|possible|enough|sure|applicable))"
     r"|\b(?:does|do) not (?:appear|seem) to be\b(?=[^.]*\b(?:behind|in front|under|beneath|above|on"
@@ -94,17 +94,17 @@ _FUNCTION_WORD_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """The question that a reply answers; `question`, its text, is None if it has no effect on how
-    the reply is read.
+    """The question that a reply answers; its text, `question`, is None if the text has no effect on
+    how the reply is read.
 
-    `wrong_is_asked` means that the question asks which choice is wrong.
+    If `asks_for_wrong_choice` is true, the question asks which choice is wrong.
     """
 
     letters: str
     choices: Texts
     subtask: str
     question: str | None
-    wrong_is_asked: bool
+    asks_for_wrong_choice: bool
 
 
 def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> Reading:
@@ -121,7 +121,7 @@ def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> 
 
 def read_prose(text: str, tagged: str, asked: AskedQuestion) -> Reading:
     """Read the letter that a cleaned reply claims; `tagged` is the reply with tagged choices."""
-    tagged = tagged if asked.wrong_is_asked else mark_wrong_answers(tagged)
+    tagged = tagged if asked.asks_for_wrong_choice else mark_wrong_answers(tagged)
     reading = _read_claims(text, tagged, asked)
     if reading.answer is None and asked.question is not None and "yes" in asked.choices:
         return _read_statement(text, asked.question) or reading
@@ -134,7 +134,7 @@ def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
     if (tail := find_correction(tagged)) and (corrected := _read_declared(tail, asked)):
         return corrected
     if tail := find_second_thoughts(tagged):
-        reading = _decide(_collect_claims(tail, tail, asked), tail, asked.letters)
+        reading = _read_decisive_claim(_collect_claims(tail, tail, asked), tail, asked.letters)
         if reading.answer is not None:
             return reading
     claims = tuple(_collect_claims(text, tagged, asked))
@@ -142,23 +142,23 @@ def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
         first = _read_declared(left, asked)
         if first is not None and first.answer is not None:
             return first
-    return _decide(claims, tagged, asked.letters)
+    return _read_decisive_claim(claims, tagged, asked.letters)
 
 
 def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
-    """Read the plain statements of part of a reply, without hints and descriptions; None if there
-    are none."""
+    """Read the plain statements in part of a reply, ignoring hints and descriptions; return None if
+    there are no plain statements."""
     first = next(iter(split_sentences(tagged)), "")
-    if len({*find_tagged_letters(first)}) > 1 and LISTED_PATTERN.fullmatch(first):
+    if len({*find_tagged_letters(first)}) > 1 and CHOICE_LIST_PATTERN.fullmatch(first):
         return Reading.from_letter("", asked.letters)
     if alone := ONLY_CHOICES_PATTERN.fullmatch(first) or _ALONE_IN_FRONT_PATTERN.search(first):
         return Reading.from_letter(alone[alone.lastindex or 1], asked.letters)
     plain = _select_statements(_collect_claims(tagged, tagged, asked))
-    return _decide(plain, tagged, asked.letters) if plain else None
+    return _read_decisive_claim(plain, tagged, asked.letters) if plain else None
 
 
 def _select_statements(claims: Iterable[Claim]) -> list[Claim]:
-    return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
+    return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.is_against]
 
 
 def _collect_claims(text: str, tagged: str, asked: AskedQuestion) -> Claims:
@@ -172,22 +172,22 @@ def _collect_claims(text: str, tagged: str, asked: AskedQuestion) -> Claims:
         number = find_asked_number(words, question)
         if number is not None and number in asked.choices:
             yield Claim(Weight.STATED, letters[asked.choices.index(number)])
-    yield from _claim_of_opening(text, tagged)
-    yield from _claim_of_own_line(text, tagged)
-    ticked = set(_TICKED_PATTERN.findall(tagged))
+    yield from _find_opening_claim(text, tagged)
+    yield from _find_own_line_claim(text, tagged)
+    ticked = set(_TICKED_CHOICE_PATTERN.findall(tagged))
     if len(ticked) == 1 and set(find_tagged_letters(tagged)) > ticked:
         yield Claim(Weight.DECLARED, ticked.pop())
     verdicts = list(_ITEM_VERDICT_PATTERN.finditer(tagged))
     agreed = [item for item in verdicts if (item[2] or item[4]).lower() in _AGREEING_WORDS]
     if len(agreed) == 1 and len(verdicts) > 1:
         yield Claim(Weight.DECLARED, agreed[0][1] or agreed[0][3])
-    yield from _claim_of_only_mention(tagged, letters)
+    yield from _find_only_mention_claim(tagged, letters)
 
 
-def _claim_of_opening(text: str, tagged: str) -> Claims:
+def _find_opening_claim(text: str, tagged: str) -> Claims:
     """Yield a claim for the choice that the reply begins with, unless the text goes through the
     choices line by line."""
-    opening = _OPENS_PATTERN.match(tagged)
+    opening = _OPENING_PATTERN.match(tagged)
     items = set()
     for begins, lines in ((_LIST_ITEM_PATTERN, text), (_LIST_HEADING_PATTERN, tagged)):
         items |= {item[1] for item in map(begins.match, lines.splitlines()) if item}
@@ -197,7 +197,7 @@ def _claim_of_opening(text: str, tagged: str) -> Claims:
         yield Claim(Weight.OPENED, opening[1])
 
 
-def _claim_of_own_line(text: str, tagged: str) -> Claims:
+def _find_own_line_claim(text: str, tagged: str) -> Claims:
     """Yield a claim for a choice that makes up a line, or the last sentence, by itself, unless
     another line consists of another choice."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
@@ -211,7 +211,7 @@ def _claim_of_own_line(text: str, tagged: str) -> Claims:
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
 
 
-def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
+def _find_only_mention_claim(tagged: str, letters: str) -> Claims:
     """Yield a claim for the only choice that the reply names, if the last sentence that names it is
     neither a negation nor a question."""
     if any(may_contain(tagged, word) for word in ("not", "than", "instead")):
@@ -220,18 +220,18 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
     for sentence in split_sentences(tagged):
         if named := {*find_tagged_letters(sentence)} & {*letters}:
             mentioned, last = mentioned | named, sentence
-    doubts = (NEGATED_PATTERN, UNDECIDED_SENTENCE_PATTERN, ILLUSION_PATTERN, _COMPARED_PATTERN)
+    doubts = (NEGATED_PATTERN, UNDECIDED_SENTENCE_PATTERN, ILLUSION_PATTERN, _THAN_CHOICE_PATTERN)
     if len(mentioned) == 1 and not any(doubt.search(last) for doubt in doubts):
         yield Claim(Weight.NAMED, mentioned.pop())
 
 
-def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
+def _read_decisive_claim(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
     """Read the last claim with the highest weight. Weak claims must agree, and do not count if the
     reply states that it cannot decide."""
     favoured, against = list[Claim](), set[str]()
     for claim in claims:
         if claim.weight >= Weight.DECLARED or claim.letter in letters:
-            if claim.against:
+            if claim.is_against:
                 against.add(claim.letter)
             else:
                 favoured.append(claim)
@@ -256,15 +256,15 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
     if len(left) == 1:
         return Reading(left.pop())
     return Reading(
-        None, "refused" if REFUSED_PATTERN.search(tagged) else "unread: no choice is declared"
+        None, "refused" if REFUSAL_PATTERN.search(tagged) else "unread: no choice is declared"
     )
 
 
 def _read_statement(text: str, question: str) -> Reading | None:
-    """Read a statement as yes or no: a negated one means no, one with all words of the question
-    means yes."""
+    """Read a statement as yes or no: a negated statement means no; a statement with all words of
+    the question means yes."""
     if (
-        REFUSED_PATTERN.search(text)
+        REFUSAL_PATTERN.search(text)
         or UNDECIDED_PATTERN.search(text)
         or _UNSURE_PATTERN.search(text)
     ):
@@ -273,7 +273,7 @@ def _read_statement(text: str, question: str) -> Reading | None:
     asked = {word for word in words if not _FUNCTION_WORD_PATTERN.fullmatch(word)}
     for sentence in reversed(split_sentences(text)):
         if asked <= set(re.findall(r"\w+", sentence.casefold())):
-            if _DENIED_PATTERN.search(sentence) or (asked and _ABSENT_PATTERN.search(sentence)):
+            if _DENIAL_PATTERN.search(sentence) or (asked and _ABSENT_PATTERN.search(sentence)):
                 return Reading("B")
             if asked:
                 return Reading("A")

@@ -1,5 +1,5 @@
-"""The base class of readers, stages that find the answer in the model's last reply, and look-up of
-readers by name."""
+"""The base class of readers, which are stages that find the answer in the model's last reply, and
+look-up of readers by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RELATION_PATTERNS = (
     ("Relative_Depth", re.compile(r"\b[a-z] is (?:closer|nearer)\b")),
     ("Relative_Reflectance", re.compile(r"\b[a-z] is darker\b")),
 )
-"""Subtasks that can be recognised by the texts of their choices."""
+"""Patterns in the texts of choices by which a subtask can be recognised."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Reading:
 
     @classmethod
     def from_letter(cls, letter: str, letters: str) -> Reading:
-        """Return a reading of the letter that a reply names ("" if it names several or none); only
-        one of `letters` is an answer."""
+        """Return a reading of the letter that a reply names ("" if it names several or none); the
+        letter is an answer only if it is one of `letters`."""
         if not letter:
             return cls(None, "unread: it names several choices, or none of them")
         if letter not in letters:
@@ -59,7 +59,7 @@ class Reading:
 
     @classmethod
     def for_empty_reply(cls, reply: str) -> Reading:
-        """Return a reading of a reply that has no text after cleaning: the reply was empty, or held
+        """Return a reading of a reply that has no text after cleaning, because it was empty or held
         only thoughts."""
         if not reply.strip():
             return cls(None, "empty")
@@ -94,8 +94,8 @@ class Reader(WithoutModel, ABC):
         return state.replace(answer=reading.answer, reason=reading.reason)
 
     def read_masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
-        """Return the result of `read` with secret keys masked: removing markup may have joined a
-        key that was split.
+        """Return the result of `read` with secret keys masked, because removing markup may have
+        joined the parts of a key.
 
         To read many states, pass the result of `list_known_keys` as `keys`.
         """
@@ -151,21 +151,21 @@ def _read_part(part: str, reply: str, read: Callable[[str], Reading]) -> Reading
 
 @lru_cache(maxsize=8192)  # models repeat the same reply
 def _find_parts(reply: str, part: str) -> tuple[str, str, str]:
-    """Return the reply without thoughts, then also without tool calls, then only up to another
-    turn."""
+    """Return this part of a reply: thoughts are removed first, then tool calls, then the text of
+    further turns."""
     text = strip_thoughts(reply)
     text = cut_at_turn_end(text if part == "turn" else strip_beginning(text))
     without_calls = _strip_calls(text)
     return text, without_calls, without_calls if part == "turn" else cut_at_new_turn(without_calls)
 
 
-CALL_SIGNS_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
-"""Every tool call that a server left in the text contains one of these."""
+CALL_HINT_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
+"""Every tool call that a server left in the text matches this pattern."""
 
 
 def _strip_calls(text: str) -> str:
-    """Return the text without the tool calls in it."""
-    if not CALL_SIGNS_PATTERN.search(text):
+    """Return the text without its tool calls."""
+    if not CALL_HINT_PATTERN.search(text):
         return text
     from looktwice.pipelines.replies.text_calls import strip_text_calls
 
@@ -193,18 +193,18 @@ def get_subtask(sample: Sample) -> str:
     ""."""
     if named := sample.meta.get("subtask", ""):
         return str(named)
-    texts = "\n".join(choice_texts(sample)).lower()
+    texts = "\n".join(get_choice_texts(sample)).lower()
     return next((name for name, words in RELATION_PATTERNS if words.search(texts)), "")
 
 
-def choice_texts(sample: Sample) -> list[str]:
-    """Return the texts of the sample's choices, empty for a choice that is an image."""
+def get_choice_texts(sample: Sample) -> list[str]:
+    """Return the texts of the sample's choices; a choice that is an image has an empty text."""
     return [choice if isinstance(choice, str) else "" for choice in sample.choices]
 
 
 def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
-    """Build the reader of this name, spelt as in commands: `blink_official` is BlinkOfficial,
-    `mine.Last` a plugin's reader.
+    """Build the reader with this name, spelt as in commands: `blink_official` is BlinkOfficial,
+    `mine.Last` is a plugin's reader.
 
     Raises ConfigError.
     """
@@ -232,8 +232,8 @@ def is_own_reader(cls: type) -> bool:
 
 
 def map_readers() -> dict[str, str]:
-    """Return the paths of the built-in readers by their names in snake case, as `--reader` takes
-    them."""
+    """Return the paths of the built-in readers by name, in snake case, which is the form that
+    `--reader` takes."""
     room = "eval.readers"
     paths = {f"{room}.{name}" for name in import_module(f"looktwice.{room}").__all__}
     paths |= {path for path in list_own_classes() if path.rpartition(".")[0] == room}
@@ -241,7 +241,7 @@ def map_readers() -> dict[str, str]:
 
 
 def get_reader_name(reader: object) -> str:
-    """Return the name of a reader, as `--reader` takes it."""
+    """Return the name of a reader in the form that `--reader` takes."""
     return _to_snake_case(type(reader).__name__)
 
 

@@ -15,7 +15,7 @@ How a reply to a question with choices is read, and where to add a rule for each
 5. `prose`: rules for the whole reply (lists, ticks, choices on their own lines), and which claim
    decides; `asides` finds second choices, which do not count, and corrections.
 
-This module has the class, and reads replies that are a bare choice, as most are.
+This module has the class, and reads replies that consist of a bare choice, as most do.
 
 `open_answers` reads replies to open questions. Every rule has a line in the tables of
 `tests/eval/readers`.
@@ -32,13 +32,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 from looktwice.eval.readers.clean import clean_text, strip_echo, translate_to_english
 from looktwice.eval.readers.mentions import (
-    LISTED_PATTERN,
+    CHOICE_LIST_PATTERN,
     ONLY_CHOICES_PATTERN,
     filter_nameable,
     find_tagged_letters,
     get_tagger,
 )
-from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
+from looktwice.eval.readers.reader import Reading, TextReader, get_choice_texts, get_subtask
 from looktwice.eval.readers.vocabulary import (
     Texts,
     begins_without_number,
@@ -76,7 +76,7 @@ class Robust(TextReader):
     def read_text(self, reply: str, sample: Sample) -> Reading:
         subtask = get_subtask(sample)
         if self.kind in ("auto", "choice") and sample.choices:
-            return read_choice(reply, choice_texts(sample), subtask, sample.question)
+            return read_choice(reply, get_choice_texts(sample), subtask, sample.question)
         if self.kind == "choice":
             return Reading(None, "unread: the sample has no choices")
         from looktwice.eval.readers.prose import read_without_choices
@@ -85,7 +85,7 @@ class Robust(TextReader):
 
 
 _BARE_LETTER_PATTERN = pattern(r"[\W_]*([a-z])[\W_]*")
-_WRONG_IS_ASKED_PATTERN = pattern(
+_ASKS_FOR_WRONG_PATTERN = pattern(
     r"\b(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely|not|distractors?)\b|n't\b"
 )
 
@@ -102,31 +102,32 @@ def read_choice(
     text, texts = translate_to_english(text, own)
     asked = _describe_question(own, texts, subtask, question)
     if asked.has_numbers:
-        from looktwice.eval.readers.numerals import count_listed, normalize_counts
+        from looktwice.eval.readers.numerals import count_list_items, normalize_counts
 
-        listed = count_listed(text) if asked.is_count else 0
+        listed = count_list_items(text) if asked.asks_for_count else 0
         text = str(listed) if listed else normalize_counts(text, question)
     named = filter_nameable(asked.texts, text)
-    return _read_choice(text, named, asked.subtask, asked.question, asked.wrong_is_asked)
+    return _read_choice(text, named, asked.subtask, asked.question, asked.asks_for_wrong_choice)
 
 
 class _Question(NamedTuple):
-    """The parts of a question with choices that affect reading: `texts` are the choices' texts,
-    with numbers in digits if `has_numbers`; `question` is None if its text has no effect."""
+    """The parts of a question with choices that affect how replies are read: `texts` holds the
+    choices' texts, with numbers in digits if `has_numbers` is true; `question` is None if its text
+    has no effect."""
 
     texts: Texts
     subtask: str
     question: str | None
     has_numbers: bool
-    is_count: bool
-    wrong_is_asked: bool
+    asks_for_count: bool
+    asks_for_wrong_choice: bool
 
 
 @lru_cache(maxsize=8192)  # a question gets many replies
 def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) -> _Question:
-    """Describe a question whose choices have the texts `own`, which are `texts` in English."""
+    """Describe a question whose choices have the texts `own`, which `texts` holds in English."""
     yes_no = [choice.casefold() for choice in own] == ["yes", "no"]
-    counts, has_numbers, is_count = subtask == "Counting" or not texts, False, False
+    counts, has_numbers, asks_for_count = subtask == "Counting" or not texts, False, False
     if not all(map(begins_without_number, texts)):
         from looktwice.eval.readers.numerals import parse_whole_number, write_in_digits
 
@@ -136,12 +137,12 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
         from looktwice.eval.readers.open_answers import get_question_kind
 
         texts = tuple(map(write_in_digits, texts))
-        is_count = counts and get_question_kind(question, subtask) == "integer"
-        if is_count and not has_answer_words(subtask):
+        asks_for_count = counts and get_question_kind(question, subtask) == "integer"
+        if asks_for_count and not has_answer_words(subtask):
             subtask = "Counting"
     asked = question if yes_no or counts else None
-    wrong = _WRONG_IS_ASKED_PATTERN.search(question) is not None
-    return _Question(texts, subtask, asked, has_numbers, is_count, wrong)
+    wrong = _ASKS_FOR_WRONG_PATTERN.search(question) is not None
+    return _Question(texts, subtask, asked, has_numbers, asks_for_count, wrong)
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
@@ -162,7 +163,7 @@ def _capitalize_label(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _read_choice(
-    text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
+    text: str, choices: Texts, subtask: str, question: str | None, asks_for_wrong_choice: bool
 ) -> Reading:
     """Read the choice in a cleaned reply. `choices` and `question` are passed only if they affect
     reading, so that the cache reads equal replies once."""
@@ -171,7 +172,7 @@ def _read_choice(
     text = _capitalize_label(strip_echo(text, choices))
     tagged = tagger(text)
     mentioned = set(find_tagged_letters(tagged))
-    if not text or (len(mentioned) > 1 and LISTED_PATTERN.fullmatch(tagged)):
+    if not text or (len(mentioned) > 1 and CHOICE_LIST_PATTERN.fullmatch(tagged)):
         return Reading.from_letter("", letters)
     if len(mentioned) == 1 and ONLY_CHOICES_PATTERN.fullmatch(tagged):
         return Reading.from_letter(mentioned.pop(), letters)
@@ -183,5 +184,5 @@ def _read_choice(
     )
 
     return read_prose(
-        text, tagged, AskedQuestion(letters, choices, subtask, question, wrong_is_asked)
+        text, tagged, AskedQuestion(letters, choices, subtask, question, asks_for_wrong_choice)
     )

@@ -1,5 +1,5 @@
-"""Words that replies use: numbers, ordinals, yes, no and directions in several languages, refusals;
-and the words that make a choice the answer in each subtask of BLINK.
+"""Words that replies use: numbers, ordinals, yes, no and directions in several languages, and
+refusals; also the words that make a choice the answer in each subtask of BLINK.
 
 To add a language, add its words for yes, no, left, right, true and false, and its ordinals here.
 """
@@ -15,7 +15,7 @@ from looktwice.pipelines.counted import NUMBER_WORDS
 Pattern = re.Pattern[str]
 Match = re.Match[str]
 Texts = tuple[str, ...]
-"""Sentences, or the texts of choices."""
+"""A sequence of sentences, or of the texts of choices."""
 
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 NUMBERS = {word: str(number) for number, word in enumerate(NUMBER_WORDS)}
@@ -30,23 +30,24 @@ NUMBERS |= {
     "两": "2",
     **{sign: str(number) for number, sign in enumerate("零一二三四五六七八九十")},
 }
-"""Number words in English from zero to ninety-nine, and signs in Chinese and Japanese up to ten, as
-digits."""
+"""English number words from zero to ninety-nine, and Chinese and Japanese numerals up to ten, with
+the numbers in digits."""
 NUMBER_WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
 SCALE_WORD = "hundred|thousand|million"
 ORDINALS = {
     word: number
     for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)
 }
-"""Ordinals as numbers from 1."""
+"""The ordinals with their numbers, from 1."""
 FOREIGN_ORDINALS = {
     1: r"primera imagen|premi[èe]re image|erste bild|prima immagine|primeira imagem",
     2: r"segunda imagen|(?:deuxi[èe]m|second)e image|zweite bild|seconda immagine|segunda imagem",
     3: r"tercera imagen|troisi[èe]me image|dritte bild|terza immagine|terceira imagem",
     4: r"cuarta imagen|quatri[èe]me image|vierte bild|quarta immagine|quarta imagem",
 }
-"""Patterns of "first image" and so on in other languages with Latin letters, by number."""
-YES = (
+"""Patterns for "first image" and so on in other languages with Latin letters, by the image's
+number."""
+YES_WORDS = (
     "yes",
     "yeah",
     "yep",
@@ -70,7 +71,7 @@ YES = (
     "예",
     "네",
 )
-NO = (
+NO_WORDS = (
     "no",
     "nope",
     "nein",
@@ -93,7 +94,7 @@ NO = (
     "아니오",
 )
 _NOT_OF_ANSWERS = r"(?! (?:answer|choice|option|response)\b)"
-TRUE = (
+TRUE_WORDS = (
     "true",
     r"(?<!\w['-])(?<!-)t(?!-)",
     f"correct{_NOT_OF_ANSWERS}",
@@ -111,7 +112,7 @@ TRUE = (
     "正しい",
     "참",
 )
-FALSE = (
+FALSE_WORDS = (
     "false",
     r"(?<!\w['-])(?<!-)f(?!-)",
     "untrue",
@@ -154,8 +155,8 @@ DENIALS = (
     "false",
     "wrong",
 )
-"""Phrases that mean no at the beginning of a reply, as AGREEMENTS means yes."""
-LEFT = (
+"""Phrases that mean no at the beginning of a reply; those in AGREEMENTS mean yes."""
+LEFT_WORDS = (
     "left(?:wards?)?",
     "left-?hand side",
     "links",
@@ -169,7 +170,7 @@ LEFT = (
     "左",
     "왼쪽",
 )
-RIGHT = (
+RIGHT_WORDS = (
     "right(?:wards?)?",
     "right-?hand side",
     "rechts",
@@ -183,7 +184,7 @@ RIGHT = (
     "右",
     "오른쪽",
 )
-REFUSED_PATTERN = re.compile(
+REFUSAL_PATTERN = re.compile(
     r"\b(?:sorry|apologi[sz]e|unable|as an ai|just an ai|i'm an ai)\b|"
     r"\b(?:cannot|can't|can not|won't|not able to|unable to|don't|do not|couldn't)\s+(?:\w+ly\s+)?"
     r"(?:assist|help|answer|provide|comply|view|see(?! an?y?\b)|access|process|"
@@ -200,7 +201,7 @@ def pattern(*parts: str) -> Pattern:
     return re.compile("|".join(parts), re.I)
 
 
-def any_word(words: Sequence[str]) -> str:
+def make_word_pattern(words: Sequence[str]) -> str:
     """Return a pattern that matches any of the words, between word boundaries except in Chinese,
     Japanese and Korean."""
     joined = [word for word in words if re.search("[\u3000-\ud7af]", word)]
@@ -209,18 +210,19 @@ def any_word(words: Sequence[str]) -> str:
     return rf"(?:(?<!\w)(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?!\w)|{anywhere})"
 
 
-def longest_word(text: str) -> str:
+def find_longest_word(text: str) -> str:
     """Return the longest word of a text, for `may_contain`, preferably in ASCII."""
     rank = len if text.isascii() else (lambda word: (word.isascii(), len(word)))
     return max(text.split(), key=rank, default="")
 
 
 def may_contain(text: str, word: str) -> bool:
-    """Return whether a text may contain a word in any case; True if only a pattern can decide."""
-    return not word.isascii() or word.lower() in text.lower() or has_other_ascii(text)
+    """Return whether a text may contain a word, ignoring case; True if only a pattern can
+    decide."""
+    return not word.isascii() or word.lower() in text.lower() or has_letter_matching_ascii(text)
 
 
-ALSO_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
+MATCHES_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
 """Non-ASCII letters that a case-insensitive pattern matches with i, s and k."""
 
 
@@ -232,29 +234,29 @@ def begins_without_number(text: str) -> bool:
     return _OTHER_WORD_PATTERN.match(text) is not None
 
 
-def has_other_ascii(text: str) -> bool:
+def has_letter_matching_ascii(text: str) -> bool:
     """Return whether a text has a non-ASCII letter that a case-insensitive pattern matches with an
-    ASCII one, so that searching the lowercase text is not enough."""
-    return not text.isascii() and ALSO_ASCII_PATTERN.search(text) is not None
+    ASCII letter, so that searching the lowercase text is not enough."""
+    return not text.isascii() and MATCHES_ASCII_PATTERN.search(text) is not None
 
 
 @dataclass(frozen=True)
 class AnswerWords:
-    """Words that describe the choice that is the answer: decisive ones (`strong`) and weaker ones
-    (`weak`).
+    """Words that describe the choice that is the answer: decisive ones (`strong_words`) and weaker
+    ones (`weak_words`).
 
-    `opposite` words describe a wrong choice ("farther"). `follows` is True if the choice comes
-    after its words ("the camera moves to the left") and is never their subject; `equal` is True if
-    a choice may mean that two others do not differ ("about the same"). The group `letter` of
-    `claimed` is the answer ("A is in front of B").
+    `opposite_words` words describe a wrong choice ("farther"). `choice_follows` is True if the
+    choice comes after its words ("the camera moves to the left") and is never their subject;
+    `allows_equality` is True if a choice may mean that two others do not differ ("about the same").
+    The group `letter` of `claim_pattern` is the answer ("A is in front of B").
     """
 
-    strong: Pattern
-    weak: Pattern | None = None
-    opposite: Pattern | None = None
-    follows: bool = False
-    equal: bool = False
-    claimed: Pattern | None = None
+    strong_words: Pattern
+    weak_words: Pattern | None = None
+    opposite_words: Pattern | None = None
+    choice_follows: bool = False
+    allows_equality: bool = False
+    claim_pattern: Pattern | None = None
 
 
 _FITTING_WORDS = (
@@ -275,7 +277,7 @@ _VIEWER_WORDS = (
     r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b|"
     r" you\b))"
 )
-_POINT = "(?:the )?\u27e6"
+_TAG_START = "(?:the )?\u27e6"
 _MOTION_STEMS = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
 _CORRESPONDENCE_WORDS = AnswerWords(
     pattern(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST_WORDS),
@@ -284,13 +286,13 @@ _CORRESPONDENCE_WORDS = AnswerWords(
         r" )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
         r"\b(?:similar|aligns?|equivalent|represents)\b",
     ),
-    claimed=pattern(
+    claim_pattern=pattern(
         r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,40}\b(?:corresponds|matches)(?: to|"
         r" with)?(?: the)?"
         r" (?:\W?REF\b|reference\b)"
     ),
 )
-_SUBTASKS: Mapping[str, AnswerWords] = {
+_SUBTASK_WORDS: Mapping[str, AnswerWords] = {
     "Relative_Depth": AnswerWords(
         pattern(
             rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER_WORDS}",
@@ -302,10 +304,10 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         pattern(
             r"\b(?:farther|further|farthest|furthest|more distant|is distant|background"
             r"|(?:greater|larger|longer) distance|far (?:bank|side|edge|end))\b",
-            rf"\bbehind(?= {_POINT})",
+            rf"\bbehind(?= {_TAG_START})",
             r"(?:\bnot|n't) (?:as|so) (?:close|near)\b",
         ),
-        claimed=pattern(
+        claim_pattern=pattern(
             r"(?:\u27e6(?=[A-Z]\u27e7[^\u27e6\u27e7.,;\n]{0,40}\bin front of (?:the )?\u27e6)"
             r"|\b(?:camera|viewer|observer|photographer|lens|we) (?:is|are)"
             r" (?:\w+ )?(?:closer|nearer) to (?:the )?\u27e6)"
@@ -314,8 +316,10 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Relative_Reflectance": AnswerWords(
         pattern(r"\b(?:darker|darkest)\b"),
-        opposite=pattern(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
-        equal=True,
+        opposite_words=pattern(
+            r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"
+        ),
+        allows_equality=True,
     ),
     "Object_Localization": AnswerWords(
         pattern(
@@ -385,7 +389,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             rf"\bcamera\b(?:(?!\bobject|\bscene\b)[^.\u27e6]){{0,90}}?\b(?:{_MOTION_STEMS})\w*\b",
             r"\b(?:moving|movement|direction)\b(?=[^.\u27e6]{0,60}\u27e6)",
         ),
-        follows=True,
+        choice_follows=True,
     ),
     "Counting": AnswerWords(
         pattern(
@@ -396,8 +400,8 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r"\bmak(?:es|ing)(?: it)?\b",
             r"\bi (?:can )?(?:see|count)\b",
         ),
-        follows=True,
-        claimed=pattern(
+        choice_follows=True,
+        claim_pattern=pattern(
             r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,25} (?:in total|in"
             r" all|altogether)\b"
         ),
@@ -410,11 +414,11 @@ _GENERAL_WORDS = AnswerWords(pattern(*_BEST_WORDS))
 
 
 def get_answer_words(subtask: str) -> AnswerWords:
-    """Return the words of a BLINK subtask, named with spaces or underscores; general words for
-    others."""
-    return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL_WORDS)
+    """Return the answer words of a BLINK subtask, whose name may have spaces or underscores; return
+    general words for other subtasks."""
+    return _SUBTASK_WORDS.get(subtask.replace(" ", "_"), _GENERAL_WORDS)
 
 
 def has_answer_words(subtask: str) -> bool:
-    """Return whether a subtask has its own answer words."""
+    """Return whether a subtask has answer words of its own."""
     return get_answer_words(subtask) is not _GENERAL_WORDS

@@ -2,13 +2,13 @@
 compares the records exactly.
 
 Every stage runs again on the task's own data; only the models are not called. Each record must be
-identical: every message and picture that was sent (by its sha256), every note, mark and answer.
+identical, with every message and picture that was sent (by sha256) and every note, mark and answer.
 Times are not compared.
 
 A replay verifies that these stages produce these requests from the task's data and these answers
-from these replies, and that questions, correct answers and stored pictures are those of the task.
-The replies themselves are compared with the run's cache. Edits of replies that the cache lacks
-cannot be detected, so their number is reported.
+from these replies, and that the questions, correct answers and stored pictures come from the task.
+The replies themselves are compared with the run's cache. If the cache lacks a reply, an edit of
+that reply cannot be detected; the number of such replies is reported.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 
 MAX_PRINTED_DIFFERENCES = 5
-DATA_CHANGED = "the task's data is missing or has changed"
-TASK_NOT_BUILT = "the task cannot be built again"
+DATA_CHANGED_REASON = "the task's data is missing or has changed"
+TASK_NOT_BUILT_REASON = "the task cannot be built again"
 
 
 def digest_request(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
-    """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.to_dict`;
-    with the `model` that was asked, this is the request's key in the cache."""
+    """Return the sha256 of a request whose messages are in the form of `make_message_json` and
+    whose options are in that of `CallOptions.to_dict`; together with the `model` that was asked, this
+    is the request's key in the cache."""
     request = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
 
@@ -59,8 +60,8 @@ class RecordedReplies:
     """A model that answers each request with the recorded answers of one record, in order: a reply,
     or the same ModelError.
 
-    The keys of `answers` are from `digest_request`. Raises ModelError if a request has no recorded
-    answer left.
+    The keys of `answers` are digests from `digest_request`. Raises ModelError if no recorded answer
+    to a request is left.
     """
 
     def __init__(self, answers: Mapping[str, Sequence[Reply | str]], identity: str) -> None:
@@ -102,8 +103,8 @@ class RecordedRun:
         self._stages: dict[str, dict[str, Stage]] = {}
 
     def use_stored_results(self) -> AbstractContextManager[None]:
-        """Use the stored results of specialists inside the context, because networks differ in the
-        last digits by batch size."""
+        """Use the stored results of specialists inside the context, because the results of networks
+        differ in the last digits with the batch size."""
         store = self.cache / "findings"
         return use_result_store(store if store.is_dir() else None)
 
@@ -129,7 +130,7 @@ class RecordedRun:
         return stages
 
     def rerun(self, point: PointRow, sample: Sample, record: Record) -> tuple[State, str]:
-        """Run all stages with the record's own replies; return the final state, and the error if a
+        """Run all stages with the replies in the record; return the final state, and the error if a
         stage failed."""
         models = self._models(record)
         # a second model identical to the arm's own is recorded under ""
@@ -153,8 +154,8 @@ class RecordedRun:
         return digest_request(sent, call.get("draw", 0), call.get("options", {}), **model)
 
     def _models(self, record: Record) -> dict[str, RecordedReplies]:
-        """Return models, by name, that answer with the record's replies and times; the arm's own
-        model is under ""."""
+        """Return models, by name, that answer with the replies and times of the record; the arm's
+        own model has the name ""."""
         answers: dict[str, dict[str, list[Reply | str]]] = {"": {}}
         timings = [*(record.timings.get("calls") or ()), *({} for _ in record.calls)]
         for call, timing in zip(record.calls, timings, strict=False):
@@ -170,22 +171,26 @@ class RecordedRun:
 
 
 class Replay(RecordedRun):
-    """The result of a replay: the number of identical records (`same`), a sentence for each that
-    was `different`, and the number of records that were not replayed, by reason.
+    """The result of a replay: `same_count` is the number of identical records, `differences` has a
+    sentence for each record that differs, and `left_out` counts the records that were not replayed,
+    by reason.
 
     `replies` counts the recorded replies by whether the cache has a reply to the same request.
     """
 
     def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
         super().__init__(path, plugins, cache)
-        self.same, self.different = 0, list[str]()
+        self.same_count, self.differences = 0, list[str]()
         self.left_out, self.replies = Counter[str](), Counter[bool]()
         self._whole: set[str] = set()
 
     @property
-    def done(self) -> bool:
-        """True if every record that did not fail was reproduced."""
-        return not self.different and not self.left_out.keys() & {DATA_CHANGED, TASK_NOT_BUILT}
+    def all_reproduced(self) -> bool:
+        """True if every record that did not fail in the run was reproduced."""
+        return not self.differences and not self.left_out.keys() & {
+            DATA_CHANGED_REASON,
+            TASK_NOT_BUILT_REASON,
+        }
 
     def run(self) -> None:
         """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
@@ -197,9 +202,9 @@ class Replay(RecordedRun):
                     point = self.folder.points[record.point]
                     if what := self._find_difference(point, item, record):
                         where = f"{record.sample}, draw {record.draw}, point {point.id}"
-                        self.different.append(f"{where}: {what}")
+                        self.differences.append(f"{where}: {what}")
                     else:
-                        self.same += 1
+                        self.same_count += 1
 
     def _list_samples(self) -> Iterator[tuple[Item, list[Record]]]:
         """Yield every sample of the tasks with its records; count the records that cannot be
@@ -217,7 +222,7 @@ class Replay(RecordedRun):
             rows, task = self.folder.samples_by_task.get(task_id, {}), self.build_task(point)
             if task is None:
                 for key in [key for key in waiting if key[0] == task_id]:
-                    self.left_out[TASK_NOT_BUILT] += len(waiting.pop(key))
+                    self.left_out[TASK_NOT_BUILT_REASON] += len(waiting.pop(key))
                 continue
             with suppress(TaskError, OSError):
                 for item in task:
@@ -226,11 +231,11 @@ class Replay(RecordedRun):
                     if is_same and (records := waiting.pop((task_id, name), None)):
                         yield item, records
         if gone := sum(map(len, waiting.values())):
-            self.left_out[DATA_CHANGED] += gone
+            self.left_out[DATA_CHANGED_REASON] += gone
 
     def _find_difference(self, point: PointRow, item: Item, record: Record) -> str:
-        """Describe the first difference: of the sample, a picture, a reply, or a field of the
-        replayed record; empty if there is none."""
+        """Describe the first difference, which may be in the sample, a picture, a reply, or a field
+        of the replayed record; return an empty string if there is none."""
         row, sample = self.folder.samples_by_task[point.task_id][record.sample], item.sample
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
@@ -245,7 +250,7 @@ class Replay(RecordedRun):
         return self._compare(point, sample, record)
 
     def _is_intact(self, sha: str) -> bool:
-        """Return whether a stored picture matches its hash; a missing one counts as a match."""
+        """Return whether a stored picture matches its hash; a missing picture counts as a match."""
         if sha not in self._whole and sha in self.folder.blobs:
             if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
                 return False
@@ -277,7 +282,8 @@ class Replay(RecordedRun):
 def _find_differing_field(
     point: PointRow, sample: Sample, record: Record, state: State, error: str
 ) -> str:
-    """Return the first field that differs in a new record of the same state, or ""."""
+    """Return the name of the first field that differs in a new record of the replayed state, or ""
+    if there is none."""
     arm: Any = point  # a record contains only the id of its arm
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())
@@ -300,8 +306,10 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
 def describe_replay(result: Replay) -> Iterator[str]:
     """Yield the result of a replay as lines for a terminal; the last one states whether all records
     were reproduced."""
-    different = len(result.different)
-    yield from (f"different: {sentence}" for sentence in result.different[:MAX_PRINTED_DIFFERENCES])
+    different = len(result.differences)
+    yield from (
+        f"different: {sentence}" for sentence in result.differences[:MAX_PRINTED_DIFFERENCES]
+    )
     if different > MAX_PRINTED_DIFFERENCES:
         yield f"and {different - MAX_PRINTED_DIFFERENCES} more"
     yield from result.binder.faults
@@ -315,4 +323,4 @@ def describe_replay(result: Replay) -> Iterator[str]:
             f" {format_count(alone, 'reply', 'replies')}"
         )
     verdict = f"identical, {different} different" if different else "identical bit for bit"
-    yield f"replayed without a model: {format_count(result.same, 'record')} {verdict}"
+    yield f"replayed without a model: {format_count(result.same_count, 'record')} {verdict}"

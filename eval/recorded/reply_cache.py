@@ -22,8 +22,8 @@ SIZE_UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
-    """Yield lines that describe a cache, pruned first if `prune` is a size such as "2GB". Raises
-    RunError, CacheError."""
+    """Yield lines that describe a cache; if `prune` is a size such as "2GB", the cache is pruned
+    first. Raises RunError, CacheError."""
     if not (folder / "replies.sqlite").is_file():
         if any(runs.glob("*/points.yaml")):
             yield (
@@ -41,8 +41,8 @@ def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
 
 
 def limit_cache(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
-    """Prune a cache that exceeds `most` bytes, if there is a limit, and report it. Raises RunError,
-    CacheError."""
+    """Prune a cache that exceeds `most` bytes, if that limit is set, and report it. Raises
+    RunError, CacheError."""
     if most is not None and (folder / "replies.sqlite").is_file():
         store = Store(folder, "--cache")
         if sum(row.size for row in store.iterate_rows()) > most:
@@ -77,14 +77,14 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     """Remove replies until the cache holds at most `most` bytes, and return a sentence about it.
 
     Only replies that are older than an hour and not used by the latest records of the runs in
-    `runs` are removed, oldest first. Replies of judges, and of samples during which a run was
-    stopped, are not used by records. Raises RunError for a run that cannot be read.
+    `runs` are removed, oldest first. Replies of judges, and replies for samples at which a run was
+    stopped, are used by no record. Raises RunError for a run that cannot be read.
     """
     rows = sorted(store.iterate_rows(), key=lambda row: row.stored_at)
     if not any(runs.glob("*/points.yaml")):
         raise RunError(
             f"{runs} contains no runs; the records of the runs decide which replies are kept, so"
-            " name the folder that contains them"
+            " name the folder that contains the runs"
         )
     used, removed = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)
@@ -104,7 +104,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
 
 
 def _list_used_keys(runs: Path, models: set[str]) -> set[str]:
-    """Return the keys of all requests in the records of all runs, for each of these models that the
+    """Return the keys of all requests in the records of all runs, for each of these models that an
     arm may have called."""
     keys = set[str]()
     for path in sorted(runs.glob("*/points.yaml")):

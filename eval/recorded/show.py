@@ -12,9 +12,9 @@ from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.sample_page import ShownArm, format_arm, render_sample
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
-from looktwice.eval.records.judgements import judgements
+from looktwice.eval.records.judgements import read_judgements
 from looktwice.eval.records.records import PointRow, Record, RunError, SampleRow, refuse_run_file
-from looktwice.eval.scoring.labels import labels
+from looktwice.eval.scoring.labels import make_labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
@@ -60,7 +60,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         yield f"studio: {_format_studio_command(run, sample)}"
 
 
-def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
+def render_sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
     """Return the page of one sample of this task, as `show_sample` writes it. Raises RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_by_task[task][sample]
@@ -74,12 +74,13 @@ def _render_row(run: Path, row: SampleRow, sections: Sequence[ShownArm]) -> str:
 
 
 def _format_studio_command(run: Path, sample: str) -> str:
-    """Return the command that opens a sample in the studio."""
+    """Return the command that opens this sample in the studio."""
     return f"looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
 
 
 class ShownRun(RecordedRun):
-    """A run whose samples are shown: its arms by their labels in tables, and their scoring tools.
+    """A run whose samples are shown: its arms, by their labels in tables, and the tools that score
+    them.
 
     `cache` is the cache folder of the run with the results of its specialists (None: `.cache`
     beside it). `only` selects the arms to show, by their contestants or their labels in tables; by
@@ -95,7 +96,7 @@ class ShownRun(RecordedRun):
     ) -> None:
         super().__init__(path, plugins, cache)
         self.present, older = self.folder.current_and_earlier_points
-        self.names = labels([*self.present, *older])
+        self.names = make_labels([*self.present, *older])
         by_id = {point.id: {point.contestant, self.names[point.id][0]} for point in self.present}
         arms = set().union(*by_id.values())
         for name in only:
@@ -105,7 +106,7 @@ class ShownRun(RecordedRun):
                 raise RunError(f"--arm {name} does not exist{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
-        judged = judgements(path).group_by_record()
+        judged = read_judgements(path).group_by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
@@ -126,7 +127,7 @@ class ShownRun(RecordedRun):
         return {self.names[point.id][0]: point for point in points}
 
     def arms(self, row: SampleRow) -> list[ShownArm]:
-        """Return a section for every record of the sample: each point, once for each draw."""
+        """Return a section for every record of the sample, that is, for each draw of each point."""
         points, sections = self.points(row), list[ShownArm]()
         records = self.folder.records(row.id).values()
         with self.use_stored_results():
@@ -143,8 +144,8 @@ class ShownRun(RecordedRun):
         state, error = self.rerun(point, sample, record)
         if error and not record.error:
             # for example, if only the sent pictures are stored, not the sample's own
-            state, error = self._as_recorded(sample, record), ""
-        score = self.tools.record_scorer(point)
+            state, error = self._rebuild_state(sample, record), ""
+        score = self.tools.make_record_scorer(point)
         scored = score(record, row)
         failed = scored.detail if scored.verdict is Verdict.FAILED else ""
         draw = f", draw {record.draw}" if point.draws > 1 else ""
@@ -153,7 +154,7 @@ class ShownRun(RecordedRun):
         return ShownArm(f"{label}{draw}", state, why, outcome, self.build_stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
-        """Return the task's sample if it is unchanged, else the recorded one with stored
+        """Return the task's sample if it is unchanged, else the recorded sample with stored
         pictures."""
         with suppress(TaskError):
             task = self.build_task(point) if point is not None else None
@@ -162,7 +163,7 @@ class ShownRun(RecordedRun):
                 return item.sample
         return row.without_pixels(self.folder.blobs)
 
-    def _as_recorded(self, sample: Sample, record: Record) -> State:
+    def _rebuild_state(self, sample: Sample, record: Record) -> State:
         """Build a state with the recorded conversations and answer, as if from one stage."""
         calls = []
         for number, call in enumerate(record.calls):

@@ -31,13 +31,13 @@ REASONING_PASS = "cot"
 UNREADABLE_PASS = "unreadable"
 """The judge extracts the answer from a reply that the reader could not read."""
 EVERY_PASS = "every"
-"""The judge extracts the answer from every reply, instead of the reader."""
+"""The judge, instead of the reader, extracts the answer from every reply."""
 STEPS_PASS = "steps"
 """The judge names the annotated steps that a chain of thought covers, without changing whether the
 answer is right."""
-MATCH = "match"
-"""The criterion of a judge that compares the reply with the correct answer: 1 if it gives that
-answer, else 0. It decides whether the reply is right."""
+MATCH_CRITERION = "match"
+"""The criterion of a judge that compares the reply with the correct answer: 1 if the reply gives
+that answer, else 0. This score decides whether the reply is right."""
 NO_JUDGE = "none"
 """The value of `--judge` for using no judge."""
 
@@ -45,19 +45,19 @@ JudgedReply = tuple[str, str, int, str]
 """(point, sample, draw, digest of the judged text)."""
 JudgementKey = tuple[str, str, str, int, str, str, int]
 """(pass, point, sample, draw, identity of the judge, digest of the judged text, version of the
-question): the last line of a key counts."""
+question): the last line with a key counts."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A judge's verdict on one reply in one pass. It does not apply to a later record of the same
-    sample with another reply.
+    """A judge's verdict on one reply in one pass. The verdict does not apply to a later record of
+    the same sample with another reply.
 
     `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of the
     judged text, `asked` the version of the judge's question. The verdict is an `answer`, `scores`
-    by criterion, or `none` (the reply chooses nothing); otherwise `reason` is why the judge's reply
-    holds no verdict, or `error` why the judge could not be asked. `cached` marks a reply from the
-    cache; tokens are those of the judge's call.
+    by criterion, or `none` (the reply chooses nothing); otherwise `reason` states why the judge's
+    reply holds no verdict, or `error` why the judge could not be asked. `cached` marks a reply from
+    the cache; the tokens are those of the call to the judge.
     """
 
     __pydantic_config__ = FORBID_EXTRA
@@ -88,7 +88,7 @@ class Judgement:
         return self.kind, self.point, self.sample, self.draw, self.identity, self.words, self.asked
 
     @property
-    def given(self) -> bool:
+    def has_verdict(self) -> bool:
         """True if there is a verdict, including "the reply chooses nothing"."""
         return self.answer is not None or bool(self.scores) or self.none
 
@@ -102,24 +102,25 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judgements:
-    """All judgements of a run and, by pass, the judge whose verdicts scoring uses (`counting`,
-    empty if no judge is used).
+    """All judgements of a run and, by pass, the judge whose verdicts scoring uses
+    (`counting_judges`, empty if no judge is used).
 
-    `named` is True if the user named this judge; otherwise it is the judge with the most verdicts.
+    `is_named` is True if the user named this judge; otherwise it is the judge with the most
+    verdicts.
     """
 
     lines: tuple[Judgement, ...] = ()
-    counting: Mapping[str, str] = field(default_factory=dict)
-    named: bool = False
+    counting_judges: Mapping[str, str] = field(default_factory=dict)
+    is_named: bool = False
 
     @property
-    def counts(self) -> str:
+    def counting_names(self) -> str:
         """The names of the judges whose verdicts count, separated by commas."""
-        return ", ".join(dict.fromkeys(self.counting.values()))
+        return ", ".join(dict.fromkeys(self.counting_judges.values()))
 
     @property
     def judges(self) -> list[str]:
-        """The names of all judges, in the order in which they were first asked."""
+        """The names of all judges, in the order of the first judgement of each."""
         return list(dict.fromkeys(line.judge for line in self.lines))
 
     def count_verdicts(self, kind: str) -> dict[str, tuple[int, int]]:
@@ -129,20 +130,23 @@ class Judgements:
         for line in self.lines:
             if line.kind == kind:
                 given, asked = read.get(line.judge, (0, 0))
-                read[line.judge] = given + line.given, asked + 1
+                read[line.judge] = given + line.has_verdict, asked + 1
         return read
 
     @property
     def explain_counting(self) -> list[str]:
-        """A sentence for each pass with several judges: which judge's verdicts count and why, and
-        how many replies each judge read."""
-        sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
-        for kind, judge in self.counting.items():
+        """A sentence for each pass with several judges; it states which judge's verdicts count and
+        why, and how many replies each judge read."""
+        sentences, why = (
+            list[str](),
+            "it was named" if self.is_named else "no judge read more replies",
+        )
+        for kind, judge in self.counting_judges.items():
             read = {name: "{} of {}".format(*of) for name, of in self.count_verdicts(kind).items()}
             own = read.pop(judge, "0 of 0")
             if read:
                 others = ", ".join(" ".join(pair) for pair in read.items())
-                where = f" for {kind}" if len(self.counting) > 1 else ""
+                where = f" for {kind}" if len(self.counting_judges) > 1 else ""
                 sentences.append(
                     f"judge {judge} is used{where}, because {why}: it read {own} replies"
                     f" ({others}); --judge NAME chooses another"
@@ -154,7 +158,7 @@ class Judgements:
         text) and pass."""
         records = defaultdict[JudgedReply, dict[str, Judgement]](dict)
         for line in self.lines:
-            if line.judge == self.counting.get(line.kind) and line.given:
+            if line.judge == self.counting_judges.get(line.kind) and line.has_verdict:
                 records[line.point, line.sample, line.draw, line.words][line.kind] = line
         return dict(records)
 
@@ -166,7 +170,7 @@ def hash_judged_text(record: Record) -> str:
     return hashlib.sha256(last["text"].encode()).hexdigest()[:16] if last else ""
 
 
-def judgements(run: Path, judge: str = "") -> Judgements:
+def read_judgements(run: Path, judge: str = "") -> Judgements:
     """Read the last judgement of every key. `judge` names the judge whose verdicts count: "none"
     for no judge, "" for the judge with the most verdicts in each pass (in a tie, the first that was
     asked).
@@ -196,11 +200,12 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NO_JUDGE else ():
         read = kept.count_verdicts(kind)
         counting[kind] = judge or max(read, key=lambda name: read[name][0])
-    return Judgements(kept.lines, counting, named=bool(judge))
+    return Judgements(kept.lines, counting, is_named=bool(judge))
 
 
-def append(run: Path, *lines: Judgement) -> None:
-    """Append judgements to the file, after cutting off a torn last line of a killed process."""
+def append_judgements(run: Path, *lines: Judgement) -> None:
+    """Append judgements to the file, after cutting off a torn last line that a killed process
+    left."""
     path = run / "judged.jsonl"
     if not lines:
         return

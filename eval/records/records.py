@@ -1,4 +1,4 @@
-"""Reading of a run folder, whose lines `schema` describes, and of the messages behind a record."""
+"""Reads a run folder, whose lines `schema` describes, and the messages that belong to a record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.eval.records.schema import (
-    MAX_PARSED,
+    MAX_PARSED_SAMPLES,
     Json,
     Key as Key,
     KeyNode,
@@ -54,7 +54,7 @@ class PublishedNode(TypedDict, total=False):
 
 @with_config(ALLOW_EXTRA)
 class ConfigNode(TypedDict, total=False):
-    """The part of a run's configuration that score and report read."""
+    """The part of a run's configuration that the commands score and report read."""
 
     sweep: Json | None
     contestants: Json | None
@@ -127,7 +127,7 @@ def read_yaml(path: Path, kind: Any) -> Any:
 class RunFolder:
     """`points.yaml`, `samples.jsonl`, `records.jsonl` and `blobs/` of one run, for reading.
 
-    A folder that does not exist has no samples and no records, as before a first run; `points`
+    A folder that does not exist, as before a first run, has no samples and no records; `points`
     raises RunError if the folder is not a run.
     """
 
@@ -172,7 +172,7 @@ class RunFolder:
         samples = defaultdict[str, SampleRows](SampleRows)
         lines = self._parse_lines("samples.jsonl", lambda line: (read_as(SampleRow, line), line))
         for number, (row, line) in lines:
-            samples[row.task].add(row, row if number <= MAX_PARSED else line)
+            samples[row.task].add(row, row if number <= MAX_PARSED_SAMPLES else line)
         return dict(samples)
 
     @cached_property
@@ -203,8 +203,8 @@ class RunFolder:
         return present, [point for name, point in self.points.items() if name not in listed]
 
     def records(self, sample: str | None = None) -> dict[Key, Record]:
-        """Read the last record of every key, or only of one sample. `last_records` yields them one
-        at a time.
+        """Read the last record of every key, of all samples or of only one. `last_records` yields
+        them one at a time.
 
         Raises RunError with the line number of a damaged line.
         """
@@ -232,8 +232,8 @@ class RunFolder:
             yield record
 
     def outcomes(self) -> dict[Key, Outcome]:
-        """Return how the last record of each key ended; "lost" is an answer with a missing message
-        or picture.
+        """Return how the last record of each key ended; "lost" means that it has an answer, but a
+        message or picture is missing.
 
         Raises RunError as `last_records` does.
         """
@@ -262,11 +262,11 @@ class RunFolder:
                         yield number, parse(line)
                     number += 1
             except ValueError as exc:
-                raise explain_damaged_line(path, number, exc) from exc
+                raise make_damaged_line_error(path, number, exc) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
-        """Return the conversation of one call with its reply; messages are read from the blobs on
-        first use."""
+        """Return the conversation of one call, including the reply; messages are read from the
+        blobs on first use."""
         if not record.calls:
             return ()
         entry = record.calls[call]
@@ -278,7 +278,7 @@ class RunFolder:
         return (*sent, Message("assistant", (reply["text"],), tools, attached=attached))
 
 
-def explain_damaged_line(path: Path, number: int, fault: ValueError) -> RunError:
+def make_damaged_line_error(path: Path, number: int, fault: ValueError) -> RunError:
     """Return the error for a line of a run's file that cannot be parsed."""
     if isinstance(fault, RunError):  # another version
         return RunError(f"{path} line {number}: {fault}")
@@ -296,13 +296,13 @@ def parse_key(line: bytes) -> Key:
 
 @dataclass
 class RecordLines:
-    """An iterable over the records of records.jsonl, from the byte `end` on, which is line number
-    `number` + 1. Both advance with each line; `begin` is the byte at which the line of the last
-    record began. A later record replaces an earlier one with the same key.
+    """An iterable over the records of records.jsonl from the byte `end` on, at which line number
+    `number` + 1 begins. Both numbers advance with each line; `begin` is the byte at which the line
+    of the latest record began. A later record replaces an earlier one with the same key.
 
     A torn last line, which a killed writer leaves, is skipped. A damaged line raises RunError. If
-    its key can be read, that happens only after the last line, and not at all if a later record
-    replaces it.
+    the key of the damaged line can be read, the error is raised only after the last line, and not
+    at all if a later record replaces this one.
     """
 
     path: Path
@@ -325,13 +325,15 @@ class RecordLines:
                     try:
                         record = Record.from_line(line)
                     except ValueError as exc:
-                        damaged[parse_key(line)] = explain_damaged_line(self.path, self.number, exc)
+                        damaged[parse_key(line)] = make_damaged_line_error(
+                            self.path, self.number, exc
+                        )
                         continue
                     if damaged:
                         damaged.pop(record.key, None)
                     yield record
             except ValueError as exc:
-                raise explain_damaged_line(self.path, self.number, exc) from exc
+                raise make_damaged_line_error(self.path, self.number, exc) from exc
         if damaged:
             raise next(iter(damaged.values()))
 

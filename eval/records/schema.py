@@ -1,4 +1,5 @@
-"""Types of the lines and files in a run folder; pydantic checks them when they are read."""
+"""Types of the lines and files in a run folder; pydantic checks the files against these types when
+they are read."""
 
 from __future__ import annotations
 
@@ -34,11 +35,12 @@ __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
 VERSION = 1
 MAX_DRAWS = 10_000
-"""Limit of draws per sample, because scoring allocates memory for every draw."""
+"""The maximum number of draws per sample, because scoring allocates memory for every draw."""
 Key = tuple[str, str, int]
-"""(point id, sample id, draw): the last record of a key counts."""
-MAX_PARSED = 10_000
-"""The number of samples of a run that stay parsed, which needs four times the memory."""
+"""(point id, sample id, draw): the last record with a key counts."""
+MAX_PARSED_SAMPLES = 10_000
+"""The number of samples of a run that are kept in parsed form, which needs four times the
+memory."""
 Draw = Annotated[int, Field(ge=0, lt=MAX_DRAWS)]
 Nodes = Mapping[str, Any]
 Json = dict[str, Any]
@@ -77,7 +79,7 @@ class MarkNode(TypedDict, total=False):
 
 @with_config(FORBID_EXTRA)
 class CallNode(TypedDict):
-    """A call: its messages by the sha256 of their JSON, and the reply or the error."""
+    """A call: its messages, named by the sha256 of their JSON, and the reply or the error."""
 
     messages: list[str]
     draw: NotRequired[JsonInteger]
@@ -98,7 +100,7 @@ class KeyNode(TypedDict):
 
 @with_config(ALLOW_EXTRA)
 class CallTimeNode(TypedDict, total=False):
-    """The seconds of a call, and whether its reply was a cache hit."""
+    """The duration of a call in seconds, and whether the reply was a cache hit."""
 
     seconds: Number | None
     cached: bool
@@ -106,7 +108,7 @@ class CallTimeNode(TypedDict, total=False):
 
 @with_config(ALLOW_EXTRA)
 class TimingsNode(TypedDict, total=False):
-    """Seconds: the total, by stage and by call."""
+    """Times in seconds: the total, by stage and by call."""
 
     total: Number | None
     stages: dict[str, Number | None]
@@ -154,17 +156,18 @@ Measure = float | int | str | None
 
 @dataclass(frozen=True)
 class Record:
-    """Record v1. `error` is the traceback of a FAILED sample, `reason` why there is no answer.
+    """Record v1. `error` is the traceback of a FAILED sample, `reason` states why there is no
+    answer.
 
     `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `options`, and
-    `reply` or `error`. `pictures` are the sha256 of all pictures sent; `sent` adds bytes, media
-    type, width, height, the times of video frames, and why they are not the source's own bytes.
-    `marks` and `choices` are set if a stage changed them, `letters` (a letter as asked -> the
-    sample's own letter) if a stage permuted them: `answer` and the replies use the letters as
-    asked, and scoring maps them back. `notes` report where stages deviated from their usual work,
-    for example because there was nothing to zoom on. `measured` holds what the stages measured, by
-    name: a number or category, or a list with one for each turn. `timings` hold seconds (total, by
-    stage) and, per call, its seconds and whether it was a cache hit.
+    `reply` or `error`. `pictures` holds the sha256 of all pictures sent; `sent` adds their size in
+    bytes, media type, width, height, the times of video frames, and the reason if they are not the
+    source's own bytes. `marks` and `choices` are set if a stage changed them, `letters` (a letter
+    as asked -> the sample's own letter) if a stage permuted them: `answer` and the replies use the
+    letters as asked, and scoring maps them back. `notes` report where stages deviated from their
+    usual work, for example because there was nothing to zoom on. `measured` holds what the stages
+    measured, by name: a number or category, or a list with one for each turn. `timings` hold
+    seconds (total, by stage) and, per call, its seconds and whether it was a cache hit.
     """
 
     __pydantic_config__ = FORBID_EXTRA
@@ -220,10 +223,10 @@ class Record:
 
     @property
     def request(self) -> bytes:
-        """A digest of everything the arm sent to models and of its answer; without a call, also of
-        what it measured.
+        """A digest of everything that the arm sent to models and of its answer; without a call,
+        also of what it measured.
 
-        Empty if unknown: for a failed sample, and for a record without its messages.
+        Empty if unknown, that is, for a failed sample or for a record whose messages are missing.
         """
         if self.error:
             return b""
@@ -239,7 +242,7 @@ class Record:
         return hashlib.blake2b(text, digest_size=16).digest()
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def kept_notes(self) -> tuple[str, ...]:
         """Notes of stages that found nothing to do."""
         return tuple([sys.intern(note) for note in self.notes if note.endswith(UNCHANGED_NOTE)])
 
@@ -277,16 +280,16 @@ class SampleRow:
         return len(self.sample["choices"])
 
     @property
-    def shared(self) -> str:
-        """The cluster of dependent samples that this one belongs to: its group, otherwise its
+    def shared_cluster(self) -> str:
+        """The cluster of dependent samples to which this one belongs: its group, otherwise its
         pictures."""
         group = self.meta.get("group")
         no_group = group in (None, "")
         return " ".join(map(str, self.sample["images"])) if no_group else f"group {group}"
 
     def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
-        """Return the sample as a reader sees it: images by hash, readable only if the run stored
-        them.
+        """Return the sample as a reader sees it: its images have hashes, and their pixels can be
+        read only if the run stored them.
 
         `asked` are the choices of a record in which a stage changed them.
         """
@@ -313,17 +316,17 @@ class SampleRow:
 class SampleRows(Mapping[str, SampleRow]):
     """The samples of one task by id; the last line of a sample counts.
 
-    `are_keyed` is true if every line has a correct answer.
+    `have_answers` is true if every line has a correct answer.
     """
 
     def __init__(self) -> None:
         self._rows = dict[str, SampleRow | bytes]()
-        self.are_keyed = True
+        self.have_answers = True
 
     def add(self, row: SampleRow, kept: SampleRow | bytes) -> None:
-        """Add a row, which is kept as it is or as its line."""
+        """Add a row, which is kept as an object or as a line."""
         self._rows[row.id] = kept
-        self.are_keyed &= row.answer is not None
+        self.have_answers &= row.answer is not None
 
     @cached_property
     def metas(self) -> Mapping[str, Mapping[str, Any]]:
@@ -334,7 +337,7 @@ class SampleRows(Mapping[str, SampleRow]):
         """Return only the samples with these ids."""
         some = SampleRows()
         some._rows = {name: row for name, row in self._rows.items() if name in names}
-        some.are_keyed = self.are_keyed
+        some.have_answers = self.have_answers
         return some
 
     def __getitem__(self, name: str) -> SampleRow:
@@ -401,10 +404,11 @@ class TaskFactsNode(TypedDict, total=False):
 class PointRow:
     """A point of points.yaml: its contestant, its task, and the full spec of the objects built.
 
-    `changes` are its swept or single changes, by dotted path; `task` is the task's name in the
-    configuration, `task_id` the identity of the task as built; `facts` are the task's split, label
-    version, errata and note; `baseline` marks the points of the baseline contestant. `replies_of`
-    is empty, or the id of the point whose records this one reads with another reader.
+    `changes` holds its changes, from a sweep or single, by dotted path; `task` is the task's name
+    in the configuration, `task_id` the identity of the task as built; `facts` are the task's split,
+    label version, errata and note; `baseline` marks the points of the baseline contestant.
+    `replies_of` is empty, or the id of the point whose records this point reads with another
+    reader.
     """
 
     __pydantic_config__ = FORBID_EXTRA

@@ -1,5 +1,5 @@
-"""Writing of a run: builds the records of samples and the rows of points, and writes them to the
-run folder line by line, from one thread of one process."""
+"""Writes a run: builds the records of samples and the rows of points, and writes them to the run
+folder line by line, from one thread of one process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ from looktwice.pipelines.state import Call, State
 if TYPE_CHECKING:
     from looktwice.pipelines.config.plan import Plan
 
-WRITE_INTERVAL, MAX_QUEUED_BYTES = 0.05, 8 << 20  # seconds between writes; bytes of queued lines
+WRITE_INTERVAL_SECONDS, MAX_QUEUED_BYTES = (
+    0.05,
+    8 << 20,
+)  # seconds between writes; bytes of queued lines
 
 
 class RunWriter:
@@ -53,8 +56,8 @@ class RunWriter:
     thread.
 
     Entering acquires the folder's lock (RunError if another process holds it) and cuts off a torn
-    last line that a killed writer left. Leaving writes the queued lines. A failed write calls
-    `on_failure` and is raised at the next call.
+    last line that a killed writer left. Leaving writes the queued lines. If a write fails,
+    `on_failure` is called, and the next call raises the error.
     """
 
     def __init__(self, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
@@ -63,7 +66,9 @@ class RunWriter:
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._bytes = 0  # approximate: threads may add at the same time
         self._writing, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._flush_periodically, name="looktwice-writer", daemon=True
+        )
         self._failure: OSError | None = None
 
     def __enter__(self) -> RunWriter:
@@ -73,8 +78,8 @@ class RunWriter:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise RunError(
-                f"{self.path} is being written by another process; wait for it, or name another"
-                " --out"
+                f"{self.path} is being written by another process; wait for that process to end, or"
+                " name another --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):
             cut_torn_tail(self.path / name)
@@ -112,22 +117,22 @@ class RunWriter:
         self._enqueue("records.jsonl", line)
         return record
 
-    def sample(self, row: SampleRow) -> None:
+    def add_sample(self, row: SampleRow) -> None:
         """Queue one line of samples.jsonl."""
         self._enqueue("samples.jsonl", row.to_line())
 
     @property
-    def known(self) -> Mapping[str, PointRow]:
+    def known_points(self) -> Mapping[str, PointRow]:
         """The points of `points.yaml`, if it exists. Raises RunError if it is damaged."""
         return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
 
-    def points(self, rows: Sequence[PointRow]) -> None:
+    def add_points(self, rows: Sequence[PointRow]) -> None:
         """Add points to `points.yaml`; existing ones stay, and a new description of a point
         replaces the old one."""
-        merged = {**self.known, **{row.id: row for row in rows}}
-        self.yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
+        merged = {**self.known_points, **{row.id: row for row in rows}}
+        self.write_yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
 
-    def yaml(self, name: str, value: Any) -> None:
+    def write_yaml(self, name: str, value: Any) -> None:
         """Write a small YAML file atomically."""
         write_file(self.path / name, dump_yaml(value))
 
@@ -139,8 +144,8 @@ class RunWriter:
         if self._bytes > MAX_QUEUED_BYTES:  # the disk is too slow
             self.flush()
 
-    def _work(self) -> None:
-        while not self._ended.wait(WRITE_INTERVAL):
+    def _flush_periodically(self) -> None:
+        while not self._ended.wait(WRITE_INTERVAL_SECONDS):
             self.flush()
         self.flush()
 
@@ -256,8 +261,8 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 def describe_failure(exc: BaseException) -> str:
     """Format the traceback of a stage's exception, with secret keys masked.
 
-    Its last line comes first, because tables show only one line, and names the place in a plugin's
-    code that raised the exception.
+    The last line of the traceback comes first, because tables show only one line; it names the line
+    of a plugin's code that raised the exception.
     """
     text, place = describe_exception(exc), find_plugin_frame(exc)
     if place:
@@ -267,7 +272,8 @@ def describe_failure(exc: BaseException) -> str:
 
 
 def _suggest_fix(exc: BaseException, text: str) -> str:
-    """Suggest what to type instead of an attribute that our object lacks or that cannot be set."""
+    """Suggest a fix for code that uses an attribute that our object lacks, or that sets one that
+    cannot be set."""
     if isinstance(exc, FrozenInstanceError):
         return "; change a copy, such as state.replace(prompt=...)"
     owner, name = type(getattr(exc, "obj", None)), getattr(exc, "name", None)
@@ -280,7 +286,7 @@ def _suggest_fix(exc: BaseException, text: str) -> str:
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
-    """Return a reply as a record holds it: without `seconds` and `cached`, which are in the
+    """Return a reply as a record holds it, without `seconds` and `cached`, which belong to the
     timings."""
     plain = reply.to_dict()
     return {key: value for key, value in plain.items() if key not in ("seconds", "cached")}

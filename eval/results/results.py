@@ -23,7 +23,7 @@ from looktwice.eval.results.record_table import record_table, write_parquet
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.extensions import find_extension
@@ -295,10 +295,12 @@ class Results:
         clusters = dict[tuple[int, str], str]()
         for number, pair in enumerate(pairs):
             for side, (_, scores) in zip(hits, pair, strict=True):
-                for name, first in scores.firsts.items():
+                for name, first in scores.first_records.items():
                     side[number, name] = float(first.verdict is Verdict.RIGHT)
             clusters |= {(number, name): group for name, group in pair[0][1].clusters.items()}
-        values = Values.of({"before": hits[0], "after": hits[1]}, clusters, lambda unit: unit[0])
+        values = ValueMatrix.of(
+            {"before": hits[0], "after": hits[1]}, clusters, lambda unit: unit[0]
+        )
         difference = values.compare_arms("after", "before")
         if difference is None:
             raise RunError(f"{before!r} and {after!r} share no sample that has a correct answer")
@@ -344,7 +346,7 @@ class Results:
     def _find_arms(self, name: str, task: str) -> list[Arm]:
         arms = self._arms_by_name
         if name not in arms:
-            older = [label for run in self.table.scores for label in run.older]
+            older = [label for run in self.table.scores for label in run.older_labels]
             near = suggest_names(name, arms) or f"; there are {', '.join(arms)}"
             if name in (label.rpartition(" on ")[0] for label in older):
                 near = "; an earlier plan of the folder has it: Results.open(..., all_arms=True)"

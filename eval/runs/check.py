@@ -27,10 +27,10 @@ from looktwice.eval.runs.dry_run import (
     warn_of_placeholders,
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
-from looktwice.eval.scoring.labels import find_baseline, labels
-from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, pack_requests, price_lines
+from looktwice.eval.scoring.labels import find_baseline, make_labels
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, list_prices, pack_requests
 from looktwice.eval.scoring.record_scorer import estimate_price
-from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
+from looktwice.eval.tasks.base import GeneratedTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import find_extension_keys
@@ -118,10 +118,10 @@ class PlanCheck:
                 with prefix_task_errors(arm.task_name):
                     items[arm.task_id] = next(check_items(arm.task))
         self.rows = make_point_rows(plan)[: len(plan.points)]
-        self.names = labels(self.rows)
+        self.names = make_labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
         # samples of a made task have none of these faults
-        read = {key: t for key, t in self.tasks.items() if not isinstance(t, MadeTask)}
+        read = {key: t for key, t in self.tasks.items() if not isinstance(t, GeneratedTask)}
         self.found = {key: find_sample_faults(task, limit) for key, task in read.items()}
 
     def find_model_faults(self) -> Iterator[str]:
@@ -264,7 +264,7 @@ class PlanCheck:
             counts = [f"{name} {amount.request_count:,}" for name, amount in asking.items()]
             silence = f"; {', '.join(silent)} none" if silent else ""
             yield f"  requests: {', '.join(counts)}{silence}"
-        for line in (*price_lines(self.plan.points), *self._describe_estimates(samples)):
+        for line in (*list_prices(self.plan.points), *self._describe_estimates(samples)):
             yield f"  {line}"
 
     def _describe_estimates(self, samples: Mapping[str, int]) -> Iterator[str]:
@@ -358,7 +358,7 @@ class PlanCheck:
         sent = Counter((arm.task_id, first.request) for arm, first in firsts)
         doubtful = defaultdict[str, list[Arm]](list)
         for arm, first in firsts:
-            if sent[arm.task_id, first.request] > 1 or first.kept:
+            if sent[arm.task_id, first.request] > 1 or first.kept_notes:
                 doubtful[arm.task_id].append(arm)
         begun = time.monotonic()
         for task_id, alike in doubtful.items():
@@ -374,7 +374,7 @@ class PlanCheck:
             # stages from the first model call on depend on scripted replies
             made_up = slots[min(asking, default=0) :]
             requests = pack_requests(record.request for record in records[row.id])
-            kept = [record.kept for record in records[row.id]]
+            kept = [record.kept_notes for record in records[row.id]]
             asked, against = (*self.names[row.id], requests, kept), rival.id if rival else ""
             sent_by_arm.append(ArmRequests(row, *asked, against, made_up))
         if warnings := describe_unchanged(sent_by_arm):
@@ -390,7 +390,7 @@ class PlanCheck:
             sample, task = trial.state.sample, trial.arm.task
             choices = sample.lettered
             for stage in trial.arm.stages.values():
-                if isinstance(task, MadeTask) or not hasattr(stage, "list_labels"):
+                if isinstance(task, GeneratedTask) or not hasattr(stage, "list_labels"):
                     continue
                 for label in stage.list_labels(sample.marks):
                     choice = choices.get(label)

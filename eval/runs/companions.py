@@ -110,7 +110,7 @@ class RunStart(NamedTuple):
         """Write a line of samples.jsonl, unless the file already has it."""
         if self.known_samples.get((row.task, row.id)) != (row.answer, row.sha):
             self.known_samples[row.task, row.id] = row.answer, row.sha
-            self.writer.sample(row)
+            self.writer.add_sample(row)
 
 
 class RunContext(Protocol):

@@ -16,7 +16,7 @@ from typing import Any
 
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.runs.options import Done
-from looktwice.eval.tasks.base import MadeTask, check_items
+from looktwice.eval.tasks.base import GeneratedTask, check_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, get_public_path
@@ -187,7 +187,7 @@ def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterato
     arms that send these as text. Searches for at most `MAX_COUNT_SECONDS`."""
     tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
     for trial in trials:
-        if not isinstance(trial.arm.task, MadeTask):
+        if not isinstance(trial.arm.task, GeneratedTask):
             tasks[trial.arm.task_id].append(trial)
     for alike in tasks.values():
         first = alike[0].arm

@@ -12,7 +12,7 @@ from typing import Any
 from looktwice.eval.records.records import Key, RunError, RunFolder
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.provenance import DataDigest, get_shard, list_versions
-from looktwice.eval.tasks.base import MadeTask, TaskError, check_items, count_items
+from looktwice.eval.tasks.base import GeneratedTask, TaskError, check_items, count_items
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count
@@ -115,7 +115,7 @@ class Questions:
         as_made = self.is_complete and folder.facts.get("versions") == list_versions()
         for task_id, task in self.tasks.items():
             old = folder.samples_by_task.get(task_id, {})
-            if as_made and isinstance(task, MadeTask) and len(old) == len(task):
+            if as_made and isinstance(task, GeneratedTask) and len(old) == len(task):
                 same[task_id] = [*old]
                 continue
             now, changed = dict[str, None](), list[str]()

@@ -70,17 +70,17 @@ class Run:
             folder, rows = RunFolder(self.folder), make_point_rows(self.plan)
             done, answered = self._read_outcomes(folder, rows, writer)
             same = self.questions.find_unchanged(folder, answered)
-            writer.points(rows)
+            writer.add_points(rows)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = self._facts() | {"started": folder.facts.get("started") or now}
-            writer.yaml("run.yaml", facts | {"finished": False})
+            writer.write_yaml("run.yaml", facts | {"finished": False})
             done_by_arm = self.questions.find_done_by_arm(done)
             for companion in self.companions:
                 companion.start(done_by_arm)
             keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
             self._execute_all(RunStart(writer, keys_and_shas, done, same))
             stopped = progress.stop.is_set() or progress.drain.is_set()
-            writer.yaml("run.yaml", facts | {"finished": not stopped})
+            writer.write_yaml("run.yaml", facts | {"finished": not stopped})
         if counts["stopped"] and not stopped:
             raise RunError(
                 f"a stage raised Stopped {format_count(counts['stopped'], 'time')}; only the"
@@ -97,7 +97,7 @@ class Run:
     ) -> tuple[set[Key], set[tuple[str, str]]]:
         """Return the records that need not be made again, and the samples, by (task id, id), that
         were answered."""
-        tasks = {row.id: row.task_id for row in [*writer.known.values(), *rows]}
+        tasks = {row.id: row.task_id for row in [*writer.known_points.values(), *rows]}
         ended = {"answered", "failed"} if self.options.keep_failed else {"answered"}
         done, answered = set[Key](), set[tuple[str, str]]()
         for key, outcome in folder.outcomes().items():
@@ -117,7 +117,7 @@ class Run:
     @cached_property
     def scorers(self) -> Mapping[str, RecordScorer]:
         """The scorer of each arm's records, by arm id."""
-        return ScoringTools(RunFolder(self.folder), self.plan).of_plan
+        return ScoringTools(RunFolder(self.folder), self.plan).plan_scorers
 
     @cached_property
     def chooser(self) -> Companion | None:

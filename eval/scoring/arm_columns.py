@@ -1,5 +1,5 @@
-"""The scored records of a run and of one of its arms as columns, from which counts and means are
-computed for all records at once; scored records are built from them when needed."""
+"""The scored records of a run, or of one of its arms, as columns: counts and means are computed for
+all records at once, and scored records are built from the columns when they are needed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.scoring.columns import (
-    CODES,
+    CODE_BY_VERDICT,
     DIGEST_BYTES,
     NO_DIGEST,
-    NOT_SCORED,
+    NOT_SCORED_CODE,
     RECORD_COLUMNS,
     UNJUDGED,
     VERDICTS,
@@ -33,17 +33,18 @@ from looktwice.eval.scoring.columns import (
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The scored records of a run, sorted by arm, sample and line: a column for each of `NUMBERS`
-    and for "request" (the digest of 16 bytes), and the pools that decode the columns of codes."""
+    """The scored records of a run, sorted by arm, sample and line: a column for each name in
+    `COLUMN_TYPES` and one for "request" (a digest of 16 bytes), and the pools that decode the
+    columns of codes."""
 
     columns: Columns
     pools: Mapping[str, Pool]
 
     @classmethod
     def from_records(cls, made: RecordColumns) -> RunColumns:
-        """Return the columns without the records that later ones replace, and empty `made`: a
-        second copy of a large run would need as much memory again."""
-        made.settle()
+        """Return the columns without the records that later ones replace, and empty `made`, because
+        a second copy of a large run would need as much memory again."""
+        made.append_pending()
         columns = {name: np.asarray(column) for name, column in made.columns.items()}
         rows = _find_last(columns)
         rows = rows[np.lexsort((columns["sample"][rows], columns["arm"][rows]))]
@@ -60,14 +61,14 @@ class RunColumns:
         """Return the scored records of one arm, whose task has samples with these ids."""
         begin, end = np.searchsorted(self.columns["arm"], [arm, arm + 1])
         own = {name: column[begin:end] for name, column in self.columns.items()}
-        if (own["verdict"] == NOT_SCORED).any():
-            own = _select(own, np.flatnonzero(own["verdict"] != NOT_SCORED))
+        if (own["verdict"] == NOT_SCORED_CODE).any():
+            own = _select(own, np.flatnonzero(own["verdict"] != NOT_SCORED_CODE))
         return ArmColumns(ids, own, self.pools)
 
     def count_unscored(self, arm: int) -> int:
         """Return the number of records of an arm that were not scored."""
         own = self.columns["arm"] == arm
-        return int(np.count_nonzero(self.columns["verdict"][own] == NOT_SCORED))
+        return int(np.count_nonzero(self.columns["verdict"][own] == NOT_SCORED_CODE))
 
 
 def _find_last(columns: Columns) -> Column:
@@ -116,9 +117,9 @@ class ArmColumns:
         return record
 
     def records(self, rows: slice | Column = slice(None)) -> list[ScoredRecord]:
-        """Return some rows (by default all) as scored records."""
+        """Return some rows (by default all rows) as scored records."""
         words, groups = (self.pools[name].values for name in ("words", "group"))
-        measured, judged = (self.pools[name].parsed for name in ("measured", "judged"))
+        measured, judged = (self.pools[name].parsed_values for name in ("measured", "judged"))
         columns = (self.columns[name][rows].tolist() for name in RECORD_COLUMNS)
         records = list[ScoredRecord]()
         for place, draw, verdict, value, tokens_in, tokens_out, cost, calls, *codes in zip(
@@ -156,18 +157,18 @@ class ArmColumns:
         return np.append(new, len(sample))
 
     @property
-    def by_draw(self) -> Column:
+    def rows_by_draw(self) -> Column:
         """The indices of the rows, sorted by sample and draw."""
         return np.lexsort((self["draw"], self["sample"]))
 
     @cached_property
-    def asked(self) -> list[str]:
+    def recorded_ids(self) -> list[str]:
         """The ids of the samples that have a record, in order."""
         return [self.ids[place] for place in self["sample"][self.starts[:-1]].tolist()]
 
-    def is_verdict(self, *verdicts: Verdict) -> Column:
+    def has_verdict(self, *verdicts: Verdict) -> Column:
         """Return, for each row, whether its verdict is one of `verdicts`."""
-        return np.isin(self["verdict"], [CODES[verdict] for verdict in verdicts])
+        return np.isin(self["verdict"], [CODE_BY_VERDICT[verdict] for verdict in verdicts])
 
     def count_verdicts(self) -> dict[str, int]:
         """Return the number of records with each verdict."""
@@ -181,25 +182,25 @@ class ArmColumns:
 
     @cached_property
     def is_unjudged(self) -> Column:
-        """A mask of the rows that only a judge could score, and none has."""
+        """A mask of the rows that only a judge could score and that no judge has scored."""
         return self.has_words(lambda words: words.reason == UNJUDGED)
 
     def has_words(self, holds: Callable[[Words], bool]) -> Column:
-        """Return, for each row, whether `holds` is true of its `Words`."""
+        """Return, for each row, whether `holds` returns True for its `Words`."""
         pool = self.pools["words"].values
         used = np.unique(self["words"])
         true = [code for code in used.tolist() if holds(pool[code])]
         return np.isin(self["words"], true)
 
     def count_by_words(self, rows: Column | None = None) -> dict[Words, int]:
-        """Count the rows (by default all) by their `Words`, in order of first appearance."""
+        """Count the rows (by default all rows) by their `Words`, in order of first appearance."""
         return self._count("words", rows)
 
-    def count_judged(self) -> dict[str, int]:
+    def count_by_judge_scores(self) -> dict[str, int]:
         """Count the rows by the judge's scores (JSON), in order of first appearance."""
         return self._count("judged")
 
-    def count_measured(self) -> dict[str, int]:
+    def count_by_measurements(self) -> dict[str, int]:
         """Count the rows by their measurements (JSON), in order of first appearance."""
         return self._count("measured")
 
@@ -216,7 +217,7 @@ class ArmColumns:
         return map(pool.__getitem__, self["words"][rows].tolist())
 
     def means(self, values: Column, wanted: Column) -> dict[str, float]:
-        """Return the mean of `values` over the wanted draws of each sample that has any."""
+        """Return, for each sample with wanted draws, the mean of `values` over these draws."""
         rows = np.flatnonzero(wanted)
         places, numbers = self["sample"][rows], values[rows].astype(float).tolist()
         if len(places) < 2 or bool((np.diff(places) > 0).all()):
@@ -227,8 +228,8 @@ class ArmColumns:
         return {name: fmean(own) for name, own in draws.items()}
 
     @property
-    def graded(self) -> dict[str, float]:
-        """The mean value of each sample over its draws, without those that wait for a judge."""
+    def graded_means(self) -> dict[str, float]:
+        """The mean value of each sample over its draws, without draws that wait for a judge."""
         return self.means(self["value"], ~self.is_unjudged)
 
     def get_costs(self) -> list[float]:
@@ -236,13 +237,14 @@ class ArmColumns:
         cost = self["cost"]
         return cost[~np.isnan(cost)].tolist()  # type: ignore[no-any-return]
 
-    def iterate_measured(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield (sample, measurements) of each record that has some, by sample and draw."""
+    def iterate_measurements(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield (sample, measurements) for each record with measurements, sorted by sample and
+        draw."""
         pool = self.pools["measured"].values
         empty = [code for code, text in enumerate(pool) if not text]
         rows = np.flatnonzero(~np.isin(self["measured"], empty))
         rows = rows[np.lexsort((self["draw"][rows], self["sample"][rows]))]
-        parsed = self.pools["measured"].parsed
+        parsed = self.pools["measured"].parsed_values
         for row in rows.tolist():
             yield self.ids[self["sample"][row]], parsed[self["measured"][row]]
 
@@ -252,14 +254,14 @@ class ArmColumns:
         return np.flatnonzero(self["draw"] == 0)
 
     def get_requests(self) -> Column:
-        """Return the digest of the first draw's request for each id; `NO_DIGEST` if it is not
+        """Return, for each id, the digest of the first draw's request; `NO_DIGEST` if it is not
         known."""
         requests = np.full(len(self.ids), NO_DIGEST, f"V{DIGEST_BYTES}")
         requests[self["sample"][self.first_rows]] = self["request"][self.first_rows]
         return requests
 
     def get_kept_notes(self) -> list[Sequence[str]]:
-        """Return the notes of stages that found nothing to do in the first draw, for each id."""
+        """Return, for each id, the notes of stages that found nothing to do in the first draw."""
         rows = self.first_rows[self.has_words(lambda words: bool(words.kept))[self.first_rows]]
         kept = list[Sequence[str]]([()]) * len(self.ids)
         for place, words in zip(
@@ -269,8 +271,8 @@ class ArmColumns:
         return kept
 
     def count_missing(self, planned: int, draws: int) -> int:
-        """Return the number of draws of the planned samples that have no record; each sample should
-        have `draws` draws, or more if a record has a higher draw number."""
+        """Return how many draws of the planned samples have no record; each sample should have
+        `draws` draws, or more if a record has a higher draw number."""
         starts = self.starts[:-1]
         if not len(starts):
             return planned * draws
@@ -313,7 +315,7 @@ class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):
     def _rows(self) -> Mapping[str, tuple[int, int]]:
         starts = self.columns.starts.tolist()
         spans = pairwise(starts)
-        return dict(zip(self.columns.asked, spans, strict=True))
+        return dict(zip(self.columns.recorded_ids, spans, strict=True))
 
     def only(self, names: set[str]) -> ScoredColumns:
         """Return the records of some of the samples."""

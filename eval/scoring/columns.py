@@ -1,5 +1,5 @@
-"""Scored records: the score of one record, and those of a run as columns of numbers, so that a
-million records fit into memory."""
+"""Scored records: the score of one record, and the scored records of a run as columns of numbers,
+so that a million records fit into memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ ABSTAINED = "abstained"
 
 
 class Verdict(StrEnum):
-    """The outcome of one sample; each kind is counted separately everywhere.
+    """The outcome of one sample; each verdict is counted separately everywhere.
 
-    HIDDEN is the absence of a verdict: there is an answer, but no correct answer to compare it
-    with.
+    HIDDEN means that there is an answer, but no correct answer to compare it with.
     """
 
     RIGHT = "right"
@@ -38,8 +37,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of extracting an answer, before the comparison with the correct answer; `judge`
-    names the judge that found it."""
+    """The result of extracting an answer, before it is compared with the correct one; `judge` names
+    the judge that found the answer."""
 
     verdict: Verdict | None = None
     answer: str | None = None
@@ -51,20 +50,22 @@ class ReadResult:
 
 REASONS = ("unread", "refused", "empty", "cut_off", "filtered", ABSTAINED, UNJUDGED)
 """The reasons for which an answer is UNREADABLE."""
-CUT_IN_REASONING = (
+CUT_IN_REASONING_DETAIL = (
     "the reply was cut off within its field `reasoning`, before any text; raise `max_tokens` or"
     " lower `effort`"
 )
-ONLY_REASONING = (
+ONLY_REASONING_DETAIL = (
     "the whole reply is in its field `reasoning` and its text is empty; start the server without a"
     " reasoning parser, or with the right one for this model, or switch thinking off, for example"
     " with `extra: {chat_template_kwargs: {enable_thinking: false}}` of the model"
 )
-ONLY_TOOL_CALLS = "the reply calls a tool and has no text; use prompting.agent.Agent for tool calls"
+ONLY_TOOL_CALLS_DETAIL = (
+    "the reply calls a tool and has no text; use prompting.agent.Agent for tool calls"
+)
 
 
-def unreadable(reason: str, detail: str = "") -> ReadResult:
-    """Return the result for an answer that cannot be read, with one of REASONS."""
+def make_unreadable(reason: str, detail: str = "") -> ReadResult:
+    """Return the result for an answer that cannot be read; `reason` is one of REASONS."""
     return ReadResult(Verdict.UNREADABLE, reason=reason, detail=detail)
 
 
@@ -73,24 +74,25 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
     reply = record.last_reply
     if record.reason or reply is None:
         detail = record.reason or "no stage called a model or answered"
-        return unreadable(get_reason(record.reason), detail)
+        return make_unreadable(get_reason(record.reason), detail)
     if reply.get("finish") == "filter":
-        return unreadable("filtered", reply["text"])
+        return make_unreadable("filtered", reply["text"])
     if reply.get("refusal"):
-        return unreadable("refused", reply["refusal"])
+        return make_unreadable("refused", reply["refusal"])
     if reply["text"].strip():
         return None
     cut = reply.get("finish") == "length"
     detail = ""
     if str(reply.get("reasoning") or "").strip():
-        detail = CUT_IN_REASONING if cut else ONLY_REASONING
+        detail = CUT_IN_REASONING_DETAIL if cut else ONLY_REASONING_DETAIL
     elif reply.get("tool_calls"):
-        detail = ONLY_TOOL_CALLS
-    return unreadable("cut_off" if cut else "empty", detail)
+        detail = ONLY_TOOL_CALLS_DETAIL
+    return make_unreadable("cut_off" if cut else "empty", detail)
 
 
 def get_reason(sentence: str) -> str:
-    """Return the member of REASONS with which a stage's sentence begins, or else "unread"."""
+    """Return the member of REASONS with which a stage's sentence begins, or "unread" if there is
+    none."""
     kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"
 
@@ -119,10 +121,10 @@ class ScoredRecord(NamedTuple):
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
     a failure. `read` is True if the answer was extracted from a reply (otherwise a stage set it).
-    Tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
-    verdict this is, and `judged` holds that judge's scores by criterion. `measured` are the
-    record's measurements, with its `confidence` if a stage gave one. `request` is the digest of
-    what was sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
+    Tokens and `cost` (at list price) are totals over all `calls` of the record. `judge` names the
+    judge who gave the verdict, and `judged` holds that judge's scores by criterion. `measured` are
+    the record's measurements, with its `confidence` if a stage gave one. `request` is the digest of
+    what was sent (`Record.request`), and `kept` holds the notes of stages that found nothing to do.
     """
 
     sample: str
@@ -154,14 +156,14 @@ class ScoredRecord(NamedTuple):
 
 
 VERDICTS = tuple(Verdict)
-CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
-NOT_SCORED = 255
+CODE_BY_VERDICT = {verdict: code for code, verdict in enumerate(VERDICTS)}
+NOT_SCORED_CODE = 255
 """The code that a record has instead of a verdict if its draw is not in the current plan."""
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
-NOT_KNOWN = float("nan")
-MAX_WAITING = 10_000
-NUMBERS = {
+UNKNOWN_COST = float("nan")
+MAX_PENDING_ROWS = 10_000
+COLUMN_TYPES = {
     "arm": "i",
     "sample": "i",
     "draw": "i",
@@ -177,12 +179,12 @@ NUMBERS = {
     "measured": "i",
     "judged": "i",
 }
-"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` the
-index of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of
+"""The columns and their type codes for `array`: `arm` is the index of the arm in its run, `sample`
+the index of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of
 records.jsonl at which the record begins, or -1. The last four columns hold codes of values in
 pools."""
-RECORD_COLUMNS = tuple(name for name in NUMBERS if name not in ("arm", "begin"))
-POOLED = ("words", "group", "measured", "judged")
+RECORD_COLUMNS = tuple(name for name in COLUMN_TYPES if name not in ("arm", "begin"))
+POOLED_COLUMNS = ("words", "group", "measured", "judged")
 Column = NDArray[Any]
 Columns = Mapping[str, Column]
 
@@ -208,10 +210,10 @@ class Pool:
         self._parsed = list[Mapping[str, Any]]()
 
     @property
-    def parsed(self) -> Sequence[Mapping[str, Any]]:
+    def parsed_values(self) -> Sequence[Mapping[str, Any]]:
         """The values, parsed from JSON."""
         for text in self.values[len(self._parsed) :]:
-            self._parsed.append(read_values(text))
+            self._parsed.append(parse_values(text))
         return self._parsed
 
     def extend(self, values: Iterable[Any]) -> None:
@@ -234,15 +236,17 @@ class RecordColumns:
     sample, draw) of an earlier one replaces it."""
 
     def __init__(self) -> None:
-        self.columns: dict[str, array[Any]] = {name: array(kind) for name, kind in NUMBERS.items()}
+        self.columns: dict[str, array[Any]] = {
+            name: array(kind) for name, kind in COLUMN_TYPES.items()
+        }
         self.requests = bytearray()
         self.pools = {"words": Pool(make=Words._make)}
-        self.pools |= {name: Pool() for name in POOLED if name != "words"}
-        self._get_codes = [self.pools[name].get_code for name in POOLED]
+        self.pools |= {name: Pool() for name in POOLED_COLUMNS if name != "words"}
+        self._get_codes = [self.pools[name].get_code for name in POOLED_COLUMNS]
         self._waiting = list[tuple[Any, ...]]()  # rows not yet in the columns
 
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
-        """Add a scored record, given the indices of its arm and sample, and the byte at which its
+        """Add a scored record, with the indices of its arm and sample, and the byte at which its
         line begins."""
         _, draw, answer, score, reason, detail, read, *counts = scored[:11]
         tokens_in, tokens_out, cost, calls = counts
@@ -256,29 +260,29 @@ class RecordColumns:
                 arm,
                 sample,
                 draw,
-                CODES[score.verdict],
+                CODE_BY_VERDICT[score.verdict],
                 score.value,
                 tokens_in,
                 tokens_out,
-                NOT_KNOWN if cost is None else cost,
+                UNKNOWN_COST if cost is None else cost,
                 calls,
                 begin,
                 get_words((answer, reason, detail, read, judge, tuple(kept))),
                 get_group(score.group),
-                get_measured(write_values(measured) if measured else ""),
-                get_judged(write_values(judged) if judged else ""),
+                get_measured(format_values(measured) if measured else ""),
+                get_judged(format_values(judged) if judged else ""),
                 digest,
             )
         )
-        if len(self._waiting) >= MAX_WAITING:
-            self.settle()
+        if len(self._waiting) >= MAX_PENDING_ROWS:
+            self.append_pending()
 
     def add_unscored(self, arm: int, sample: int, draw: int) -> None:
         """Add a record whose draw is not in the current plan."""
-        rest = [0] * (len(NUMBERS) - 4)
-        self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
+        rest = [0] * (len(COLUMN_TYPES) - 4)
+        self._waiting.append((arm, sample, draw, NOT_SCORED_CODE, *rest, NO_DIGEST))
 
-    def settle(self) -> None:
+    def append_pending(self) -> None:
         """Append the pending rows to the columns."""
         if self._waiting:
             *numbers, requests = zip(*self._waiting, strict=True)
@@ -288,11 +292,11 @@ class RecordColumns:
             self._waiting.clear()
 
 
-def write_values(values: Mapping[str, Any]) -> str:
+def format_values(values: Mapping[str, Any]) -> str:
     """Return measurements, or a judge's scores, as JSON; empty if there are none."""
     return json.dumps(dict(values), ensure_ascii=False) if values else ""
 
 
-def read_values(text: str) -> Mapping[str, Any]:
+def parse_values(text: str) -> Mapping[str, Any]:
     """Return measurements, or a judge's scores, from their JSON."""
     return json.loads(text) if text else {}

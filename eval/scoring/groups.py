@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from looktwice.eval.scoring.metrics import CIRCULAR, right_by_draw
+from looktwice.eval.scoring.metrics import CIRCULAR_METRIC, list_right_by_draw
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
 
 Groups = Mapping[str, Sequence[str]]
@@ -24,41 +24,47 @@ def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
     return dict(groups)
 
 
-def group_metric(
+def compute_group_metric(
     metric: str,
     unit: str,
     scores: PointScores,
     groups: Groups,
     rule: Callable[[Iterable[bool]], bool] = all,
 ) -> Metric:
-    """Return the share of groups whose samples satisfy `rule`, as the mean over draws.
+    """Return the share of groups whose samples satisfy `rule`, averaged over draws.
 
     A group without samples never satisfies the rule. A group with a failed sample counts, but not
     in a paired test; a group with a sample that was not asked is left out.
     """
     units = dict[str, float]()
     for name, members in groups.items():
-        draws = right_by_draw(scores.draws(sample) for sample in members)
+        draws = list_right_by_draw(scores.draws(sample) for sample in members)
         if draws or not members:
             units[name] = fmean(map(rule, draws)) if draws else 0.0
-    failed = (name for name, members in groups.items() if {*members} - scores.comparable.keys())
-    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+    failed = (
+        name for name, members in groups.items() if {*members} - scores.comparable_values.keys()
+    )
+    return Metric(
+        metric, units, unit, frozenset(failed), clusters=find_group_clusters(scores, groups)
+    )
 
 
-def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+def find_group_clusters(scores: PointScores, groups: Groups) -> dict[str, str]:
     """Return the cluster of each group; groups whose members share a cluster, directly or through
-    other groups, are in the same cluster."""
+    other groups, belong to the same cluster."""
     of_cluster = dict[str, str]()
 
-    def first(cluster: str) -> str:
+    def find_root(cluster: str) -> str:
         while of_cluster.setdefault(cluster, cluster) != cluster:
             cluster = of_cluster[cluster]
         return cluster
 
     for members in groups.values():
-        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        joined = sorted({find_root(scores.clusters[sample]) for sample in members})
         of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
-    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
+    return {
+        name: find_root(scores.clusters[members[0]]) for name, members in groups.items() if members
+    }
 
 
 @dataclass(frozen=True)
@@ -71,15 +77,16 @@ class AllRight(Scorer):
     """
 
     by: str = "circle"
-    metric: str = CIRCULAR
+    metric: str = CIRCULAR_METRIC
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return the share of groups whose samples are all right."""
-        groups = group_by(scores.keyed, self.by)
-        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
+        groups = group_by(scores.keyed_samples, self.by)
+        return [compute_group_metric(self.metric, self.by, scores, groups)] if groups else []
 
     def chance(self, samples: Samples) -> Levels:
-        """Return the mean over groups of the product of 1 / (number of choices)."""
+        """Return the mean over groups of the product of 1 / (number of choices) over the samples of
+        a group."""
         levels = []
         for members in group_by(samples, self.by).values():
             level = 1.0

@@ -1,5 +1,5 @@
-"""The labels of points in tables, the baseline that each point is compared with, and settings in
-their specs."""
+"""The labels of points in tables, the baseline with which each point is compared, and the settings
+in the points' specs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ ALL_TASKS = "all tasks"
 MAX_LABEL_SETTINGS = 3  # differing settings that a label shows
 
 
-def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
-    """Return the labels (contestant, task) of every point by id; no pair occurs twice.
+def make_labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
+    """Return the labels (contestant, task) of every point, by the point's id; no pair of labels
+    occurs twice.
 
     A run that was continued with an edited configuration contains points that share a name but were
-    built differently. The later ones show their differences, "plain {mark.color=gray}", or a number
-    if too many settings differ. Different tasks with one name are numbered.
+    built differently. The labels of the later ones show the differences, "plain {mark.color=gray}",
+    or a number if too many settings differ. Different tasks with the same name are numbered.
     """
-    plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
+    plain = {
+        point.id: (format_contestant_label(point), format_task_label(point)) for point in points
+    }
     counts = Counter(plain.values())
     twice = {name for label, count in counts.items() if count > 1 for name in enumerate(label)}
     built = defaultdict[str, dict[str, PointRow]](dict)
@@ -47,18 +50,20 @@ def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
     number, first = [*seen].index(kind), next(iter(seen.values()))
     if number == 0:
         return label
-    mine, others = _leaves(point.spec), _leaves(first.spec)
+    mine, others = _list_settings(point.spec), _list_settings(first.spec)
     differing = [place for place in {**others, **mine} if mine.get(place) != others.get(place)]
     if not 0 < len(differing) <= MAX_LABEL_SETTINGS:
         return f"{label} #{number + 1}"
-    return f"{label} {{{', '.join(_short(place, mine.get(place)) for place in differing)}}}"
+    return (
+        f"{label} {{{', '.join(_shorten_change(place, mine.get(place)) for place in differing)}}}"
+    )
 
 
-def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
-    """Return every setting of the stages and the model by its dotted path."""
+def _list_settings(spec: Any, place: str = "") -> dict[str, Any]:
+    """Return every setting of the stages and the model, by its dotted path."""
     if isinstance(spec, Mapping):
         inner = (
-            _leaves(v, f"{place}.{k}" if place else str(k))
+            _list_settings(v, f"{place}.{k}" if place else str(k))
             for k, v in spec.items()
             if place or k != "task"
         )
@@ -66,14 +71,14 @@ def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
     return {place: spec}
 
 
-def contestant_changes(point: PointRow) -> dict[str, Any]:
+def get_contestant_changes(point: PointRow) -> dict[str, Any]:
     """Return the changes that affect the contestant: stages, model, draws."""
     changes = point.changes.items()
     return {p: value for p, value in changes if p.partition(".")[0] not in ("task", "tasks")}
 
 
-def task_changes(point: PointRow) -> dict[str, Any]:
-    """Return the changes that affect the task, without those of other tasks."""
+def get_task_changes(point: PointRow) -> dict[str, Any]:
+    """Return the changes that affect the task, without changes to other tasks."""
     changes = {}
     for place, value in point.changes.items():
         head, _, rest = place.partition(".")
@@ -82,24 +87,24 @@ def task_changes(point: PointRow) -> dict[str, Any]:
     return changes
 
 
-def contestant_label(point: PointRow, without: str = "") -> str:
-    """Return the contestant with its changes, "plain [mark.radius=15]", except that of the path
-    `without`."""
-    return label_with_changes(point.contestant, contestant_changes(point), without)
+def format_contestant_label(point: PointRow, without: str = "") -> str:
+    """Return the contestant's name with its changes, "plain [mark.radius=15]", except the change at
+    the path `without`."""
+    return label_with_changes(point.contestant, get_contestant_changes(point), without)
 
 
-def task_label(point: PointRow, without: str = "") -> str:
-    """Return the task with its changes, "correspondence [strength=0.5]", except that of the path
-    `without`."""
-    return label_with_changes(point.task, task_changes(point), without)
+def format_task_label(point: PointRow, without: str = "") -> str:
+    """Return the task's name with its changes, "correspondence [strength=0.5]", except the change
+    at the path `without`."""
+    return label_with_changes(point.task, get_task_changes(point), without)
 
 
-def baselines(run: RunScores) -> dict[str, PointScores | None]:
-    """Return the arm that each point is compared with, by point id: preferably one of the current
-    plan."""
+def find_baselines(run: RunScores) -> dict[str, PointScores | None]:
+    """Return, by point id, the arm with which each point is compared, preferably an arm of the
+    current plan."""
     by_id, plans = run.by_id, defaultdict[bool, list[PointRow]](list)
     for scores in run.points:
-        plans[scores.older].append(scores.point)
+        plans[scores.is_older].append(scores.point)
     rivals = {}
     for name, scores in by_id.items():
         rival = find_baseline(scores.point, plans[False], plans[True])
@@ -111,36 +116,38 @@ def find_baseline(
     point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()
 ) -> PointRow | None:
     """Return the baseline's point on the same samples and at the same setting, or else the
-    baseline's first point; None if there is nothing to compare.
+    baseline's first point; None if there is no point to compare with.
 
-    The same setting has all of the point's changes that the baseline also has, so a sweep of a
-    stage that the baseline lacks leaves it unchanged. A changed point of the baseline itself is
-    compared with its unchanged point, or else its first. If several match, because the
-    configuration was edited between runs, the latest counts. `older` points are used only if none
-    of `points` belongs to the baseline.
+    The baseline's point at the same setting has no changes besides those of `point`, and as many of
+    these as possible; it stays the same in a sweep of a stage that the baseline lacks. A changed
+    point of the baseline itself is compared with the baseline's unchanged point, or else its first.
+    If several points match, because the configuration was edited between runs, the latest one
+    counts. `older` points are used only if none of `points` belongs to the baseline.
     """
     mine, others = (
         [arm for arm in arms if arm.baseline and arm.task_id == point.task_id]
         for arms in (points, older)
     )
     rivals = mine or others
-    wanted = {} if point.baseline else contestant_changes(point)
-    chosen = closest(wanted, rivals) or next(iter(rivals), None)
+    wanted = {} if point.baseline else get_contestant_changes(point)
+    chosen = find_closest(wanted, rivals) or next(iter(rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
 
 
-def closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
-    """Return the point with the most of these changes and no others; of several, the latest."""
-    alike = [point for point in points if contestant_changes(point).items() <= changes.items()]
-    return max(reversed(alike), key=lambda point: len(contestant_changes(point)), default=None)
+def find_closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
+    """Return the point that has the most of these changes and no others; if there are several, the
+    latest."""
+    alike = [point for point in points if get_contestant_changes(point).items() <= changes.items()]
+    return max(reversed(alike), key=lambda point: len(get_contestant_changes(point)), default=None)
 
 
-def factor_value(point: PointRow, place: str) -> float | None:
-    """Return the number at a dotted path of a point, from its changes or else from its spec."""
+def get_factor_value(point: PointRow, place: str) -> float | None:
+    """Return the number at a dotted path of a point, taken from its changes or else from its
+    spec."""
     value = (
         point.changes[place]
         if place in point.changes
-        else setting_at(point.spec, _spec_path(place))
+        else get_setting_at(point.spec, _get_spec_path(place))
     )
     return as_number(value)
 
@@ -151,10 +158,14 @@ def as_number(value: object) -> float | None:
 
 
 def get_setting(point: PointRow, place: str) -> str | float | None:
-    """Return the setting of a point at a dotted path, changed or not: a number or a string; for a
-    stage, its class or "none"."""
+    """Return the setting of a point at a dotted path, whether changed or not: a number or a string;
+    for a stage, its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
-    value = point.changes[place] if place in point.changes else setting_at(whole, _spec_path(place))
+    value = (
+        point.changes[place]
+        if place in point.changes
+        else get_setting_at(whole, _get_spec_path(place))
+    )
     if isinstance(value, Mapping):
         value = str(value.get("use", "")).rpartition(".")[2]
     if value is None:
@@ -165,11 +176,11 @@ def get_setting(point: PointRow, place: str) -> str | float | None:
 
 def label_with_changes(name: str, changes: Mapping[str, Any], without: str = "") -> str:
     """Return a name with its changes in short form: "plain [mark.radius=15, no zoom]"."""
-    short = [_short(place, value) for place, value in changes.items() if place != without]
+    short = [_shorten_change(place, value) for place, value in changes.items() if place != without]
     return f"{name} [{', '.join(short)}]" if short else name
 
 
-def _short(place: str, value: Any) -> str:
+def _shorten_change(place: str, value: Any) -> str:
     head, _, rest = place.partition(".")
     if head == "tasks":
         rest = rest.partition(".")[2]
@@ -177,15 +188,15 @@ def _short(place: str, value: Any) -> str:
     return f"no {short}" if value is None else f"{short}={value}"
 
 
-def _spec_path(place: str) -> list[str]:
+def _get_spec_path(place: str) -> list[str]:
     parts = place.split(".")
     if parts[0] in ("tasks", "models"):
         return [parts[0].removesuffix("s"), *parts[2:]]
     return parts
 
 
-def setting_at(spec: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path of a spec, or None if there is none."""
+def get_setting_at(spec: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path in a spec, or None if the spec has no such value."""
     for part in path:
         spec = spec.get(part) if isinstance(spec, Mapping) else None
     return spec

@@ -1,5 +1,5 @@
-"""The metrics of an arm beyond its counts: those of every task (`METRICS`), those over the
-levels of a control, and those of measurements by stages (`State.measured`)."""
+"""The metrics of an arm beyond its counts: metrics of every task (`METRICS`), metrics over the
+levels of a control, and metrics of measurements that stages take (`State.measured`)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from looktwice.eval.statistics.intervals import find_scale, finite_mean
 from looktwice.eval.statistics.paired import kruskal
 from looktwice.pipelines.counted import format_number
 
-MEASURED = "measured."
+MEASURED_PREFIX = "measured."
 """Prefix of the metrics of measurements in report.csv."""
-TURNS = "turn."
+TURNS_PREFIX = "turn."
 """Prefix of the metrics of single turns in report.csv."""
-TURN = "turn_"
+TURN_END_PREFIX = "turn_"
 """Prefix of the measurements that mark the ends of turns."""
 MAX_DISTINCT_NUMBERS = 8
-"""The most distinct numbers by which samples are split into parts; with more, samples are split
-into quarters."""
-ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
-CIRCULAR = "circular_accuracy"
-Measured = dict[str, float | str]
+"""The largest number of distinct values by which samples are split into parts; with more values,
+samples are split into quarters."""
+ANSWERED_VERDICTS = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
+CIRCULAR_METRIC = "circular_accuracy"
+Measurement = dict[str, float | str]
 """The measurement of each sample: a number for all of them, or a category for all of them."""
 
 
@@ -45,25 +45,29 @@ def accuracy(scores: PointScores) -> dict[str, float]:
     answer scores 0.
 
     Empty if every answer failed, because then nothing was measured. Samples that only a judge could
-    score, and no judge has, are left out.
+    score, and that no judge has scored, are left out.
     """
     if scores.failure:
         return {}
-    return {name: value for name, value in scores.columns.graded.items() if name in scores.keyed}
+    return {
+        name: value
+        for name, value in scores.columns.graded_means.items()
+        if name in scores.keyed_samples
+    }
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
     """Return the mean score of each sample over its draws with the verdict RIGHT or WRONG; samples
     without such a draw are left out."""
     columns = scores.columns
-    return columns.means(columns["value"], columns.is_verdict(Verdict.RIGHT, Verdict.WRONG))
+    return columns.means(columns["value"], columns.has_verdict(Verdict.RIGHT, Verdict.WRONG))
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
     """Return, for each asked sample, the share of draws with a readable answer: right, wrong, or
     without a correct answer to compare with."""
     columns = scores.columns
-    return columns.means(columns.is_verdict(*ANSWERED), np.ones(len(columns), bool))
+    return columns.means(columns.has_verdict(*ANSWERED_VERDICTS), np.ones(len(columns), bool))
 
 
 METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
@@ -71,15 +75,15 @@ METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
     "accuracy_answered": accuracy_answered,
     "coverage": coverage,
 }
-"""Functions by name that return a value (0..1) for each sample that the metric covers. A metric
-added here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
-`accuracy` stays first."""
+"""Functions, by metric name, that return a value (0..1) for each sample that the metric covers. A
+metric that is added here gets rows in report.csv, including macro and micro, and a column in the
+printed tables; `accuracy` stays first."""
 
 
 # ---- draws, and levels
 
 
-def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
+def list_right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
     """Return, for each draw in which all of these samples were asked, whether each was right."""
     return [
         tuple(scored is not None and scored.verdict is Verdict.RIGHT for scored in draw)
@@ -88,15 +92,15 @@ def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tup
     ]
 
 
-def chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
-    """Return the chance levels by metric: for accuracy 1 / (number of choices), and the levels of
-    the benchmark's scorer."""
+def compute_chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
+    """Return the chance levels by metric: for accuracy, 1 / (number of choices); for other metrics,
+    the levels that the benchmark's scorer gives."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
     choices = [row.n_choices for row in samples.values()]
     return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
 
 
-class AlongControls(Scorer):
+class ControlScorer(Scorer):
     """A base class of scorers for tasks with `controls`, the meta fields that hold the levels of
     their parameters."""
 
@@ -104,12 +108,12 @@ class AlongControls(Scorer):
     headlines: ClassVar[tuple[str, ...]] = ()  # accuracy is enough
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return, for every control with several levels, its test and the accuracy at each
-        level."""
+        """Return, for every control with several levels, a test of its effect and the accuracy at
+        each level."""
         values, metrics = accuracy(scores), list[Metric]()
         for control in self.controls:
             levels = defaultdict[Any, dict[str, float]](dict)
-            for name, row in scores.keyed.items():
+            for name, row in scores.keyed_samples.items():
                 if control in row.meta and name in values:
                     levels[row.meta[control]][name] = values[name]
             if len(levels) < 2:
@@ -128,22 +132,22 @@ class AlongControls(Scorer):
 # ---- measurements by stages
 
 
-def measurements(scores: PointScores) -> dict[str, Measured]:
-    """Return every measurement of an arm by name: for each sample a number (the mean over draws) or
-    a category (that of the first draw).
+def collect_measurements(scores: PointScores) -> dict[str, Measurement]:
+    """Return every measurement of an arm by name: for each sample, a number (the mean over draws)
+    or a category (taken from the first draw).
 
     A measurement taken at every turn has a name for each turn, such as "overlap@1". The ends of
     turns are left out.
     """
     draws = defaultdict[str, dict[str, list[float | str]]](lambda: defaultdict(list))
-    for sample, values_by_name in scores.columns.iterate_measured():
+    for sample, values_by_name in scores.columns.iterate_measurements():
         for name, value in values_by_name.items():
             many = isinstance(value, list | tuple)
             places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
             for place, number in (places if many else {name: value}).items():
-                if is_measure(number) and not name.startswith(TURN):
+                if is_measurement(number) and not name.startswith(TURN_END_PREFIX):
                     draws[place][sample].append(number)
-    measured = dict[str, Measured]()
+    measured = dict[str, Measurement]()
     for name, by_sample in draws.items():
         is_word = any(isinstance(values[0], str) for values in by_sample.values())
         for sample, values in by_sample.items():
@@ -152,36 +156,37 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
     return measured
 
 
-def is_measure(value: Any) -> bool:
+def is_measurement(value: Any) -> bool:
     """Return whether a value is a category, or a number within the range of a float; anything else
     counts as not measured."""
     return isinstance(value, str) or (value is not None and abs(value) <= sys.float_info.max)
 
 
-def select_numbers(values: Measured) -> dict[str, float]:
+def select_numbers(values: Measurement) -> dict[str, float]:
     """Return the values that are numbers rather than categories."""
     return {sample: value for sample, value in values.items() if not isinstance(value, str)}
 
 
-def measured_metrics(scores: PointScores) -> Iterator[Metric]:
-    """Yield a metric for each measured number (its mean) and for each category (its share)."""
-    for name, values in measurements(scores).items():
+def make_measured_metrics(scores: PointScores) -> Iterator[Metric]:
+    """Yield a metric for each measured number (the mean) and for each measured category (its
+    share)."""
+    for name, values in collect_measurements(scores).items():
         if numbers := select_numbers(values):
             mean = finite_mean(numbers.values())
-            yield Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
+            yield Metric(MEASURED_PREFIX + name, numbers, value=mean, clusters=scores.clusters)
             continue
         for category in sorted(set(map(str, values.values()))):
             units = {sample: float(value == category) for sample, value in values.items()}
-            yield Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters)
+            yield Metric(f"{MEASURED_PREFIX}{name}={category}", units, clusters=scores.clusters)
 
 
-def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
+def split_by_measurement(scores: PointScores, name: str) -> Mapping[str, str]:
     """Split the samples into parts by a measurement: by category, by number, or into quarters;
-    return the part of each.
+    return the part of each sample.
 
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """
-    values = measurements(scores).get(name, {})
+    values = collect_measurements(scores).get(name, {})
     numbers = select_numbers(values)
     if len(numbers) < len(values) or len(set(numbers.values())) <= MAX_DISTINCT_NUMBERS:
         return {n: v if isinstance(v, str) else f"{v:g}" for n, v in values.items()}

@@ -1,5 +1,6 @@
 """Notes below the table of a run: the baseline of delta, missing samples, arms that are left out,
-and arms that sent identical requests: a stage that changed no request cannot change an answer.
+and arms that sent identical requests, because a stage that changed no request cannot change an
+answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.
@@ -16,7 +17,7 @@ import numpy as np
 
 from looktwice.eval.records.records import PointRow, get_looks
 from looktwice.eval.scoring.columns import DIGEST_BYTES, NO_DIGEST, Column, Words
-from looktwice.eval.scoring.labels import baselines, contestant_changes, find_priced_nodes
+from looktwice.eval.scoring.labels import find_baselines, find_priced_nodes, get_contestant_changes
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     PointScores,
@@ -38,18 +39,18 @@ WHY_UNREADABLE = {
     "abstained": "because a stage abstained",
     UNJUDGED: "because no judge has graded it; `looktwice judge` asks one",
 }
-"""Sentences for the members of REASONS."""
+"""The end of a sentence for each member of REASONS."""
 MAX_UNCHANGED_SHARE = 0.5
 """The share of samples, or of a slot's values, above which a note says that nothing changed."""
 COST_FILE = ".spent"  # the file of a run folder that holds its total cost
-DRAWING_TASK = "eval.tasks.MarkQuestions"  # a task that leaves markers nothing to draw
+DRAWING_TASK_PATH = "eval.tasks.MarkQuestions"  # a task that leaves markers nothing to draw
 MAX_NAMED_ARMS = 3  # arms that a sentence names
 SLOT_SEPARATOR = " + "  # separates two slots
-UNKNOWN = np.void(NO_DIGEST)  # the digest of a request that is not known
-LOOK_CALL = '"look {'  # occurs in the line of a record with a tool call
+UNKNOWN_REQUEST = np.void(NO_DIGEST)  # the digest of a request that is not known
+LOOK_CALL_PREFIX = '"look {'  # occurs in the line of a record with a tool call
 
 
-def notes(run: RunScores) -> list[str]:
+def list_notes(run: RunScores) -> list[str]:
     """Return the notes of a run, one sentence each: warnings of its tasks, the baseline, prices,
     samples without a record, failures, incomplete tasks, and arms of earlier plans."""
     warnings = set()
@@ -57,19 +58,20 @@ def notes(run: RunScores) -> list[str]:
         for part in str(scores.point.facts.get("note")).split("; "):
             if part.startswith("warning: "):
                 warnings.add((scores.task, f"{part} ({scores.task})"))
-    prices = price_lines(scores.point for scores in run.points)
+    prices = list_prices(scores.point for scores in run.points)
     sentences = [sentence for _, sentence in sorted(warnings)]
     return [
         *sentences,
         *_describe_comparison(run),
         *prices,
         *_describe_left_out(run),
-        *_refused_calls(run),
+        *_describe_refused_calls(run),
     ]
 
 
-def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
-    """Return a sentence for each model with prices, with their date and source if known."""
+def list_prices(arms: Iterable[PointRow | Arm]) -> list[str]:
+    """Return a sentence for each model with prices; it gives the date and source of the prices if
+    they are known."""
     lines = dict.fromkeys(
         f"prices of {node.get('model') or node.get('use')}: {format_prices(node['prices'])}"
         for arm in arms
@@ -78,16 +80,17 @@ def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
     return list(lines)
 
 
-def _refused_calls(run: RunScores) -> Iterator[str]:
-    """Name the arms whose models called tools but had every call refused, so that no tool ran."""
+def _describe_refused_calls(run: RunScores) -> Iterator[str]:
+    """Name the arms whose models called tools but had every call refused, so that no tool was
+    run."""
     idle = dict[str, Counter[str]]()
     for scores in run.points:
-        measured = (measured for _, measured in scores.columns.iterate_measured())
+        measured = (measured for _, measured in scores.columns.iterate_measurements())
         looks = [values["looks"] for values in measured if "looks" in values]
         if looks and not any(looks) and not scores.point.replies_of:
             idle[scores.point.id] = Counter()
     labels, reasons = list[str](), Counter[str]()
-    for scores, record in run.records(holding=LOOK_CALL) if idle else ():
+    for scores, record in run.records(holding=LOOK_CALL_PREFIX) if idle else ():
         for look in get_looks(record) if scores.point.id in idle else ():
             idle[scores.point.id][look.reason if look.outcome == "refused" else ""] += 1
     for scores in run.points:
@@ -106,7 +109,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
 
 def _describe_comparison(run: RunScores) -> Iterator[str]:
     """Describe the baseline of delta: one arm, or for each arm the one at the same setting."""
-    rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
+    rivals, alike, rest, own = find_baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
     if len(names) < 2:
         yield from (f"delta: against {name}" for name in names)
@@ -116,22 +119,22 @@ def _describe_comparison(run: RunScores) -> Iterator[str]:
             continue
         if scores.point.contestant == rival.point.contestant:
             own.append(rival.contestant)
-        elif contestant_changes(scores.point) == contestant_changes(rival.point):
+        elif get_contestant_changes(scores.point) == get_contestant_changes(rival.point):
             alike.append(rival.point.contestant)
         else:
             rest.append(rival.contestant)
     parts = [f"against {alike[0]} at the same setting"] if alike else []
-    parts += [f"{'otherwise ' if alike else ''}against {_select_nearest(rest)}"] if rest else []
-    parts += [f"its own arms against {_select_nearest(own)}"] if own else []
+    parts += [f"{'otherwise ' if alike else ''}against {_format_nearest(rest)}"] if rest else []
+    parts += [f"its own arms against {_format_nearest(own)}"] if own else []
     yield f"delta: {'; '.join(parts)}"
 
 
-def _earlier_arms(names: Sequence[str]) -> str:
+def _format_earlier_arms(names: Sequence[str]) -> str:
     arms = format_count(len(names), "arm of an earlier plan", "arms of earlier plans")
     return f"{arms}, {_join_names(names)}"
 
 
-def _select_nearest(names: Sequence[str]) -> str:
+def _format_nearest(names: Sequence[str]) -> str:
     return names[0] if len({*names}) == 1 else f"the nearest setting among {_join_names(names)}"
 
 
@@ -146,13 +149,13 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
         if not scores.point.replies_of:
             missing += scores.missing
             answered += len(scores.columns)
-        if scores.older:
+        if scores.is_older:
             earlier.append(f"{scores.contestant} on {scores.task}")
     if missing:
         planned = format_count(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
         is_paid = (run.folder.path / COST_FILE).exists()
-        larger = ", with a larger --budget if it is used up" * is_paid
+        larger = ", with a larger --budget if the budget is used up" * is_paid
         yield (
             f"unfinished: {missing} of {planned} {are} missing and excluded from all means; the"
             f" same command resumes the run{larger}"
@@ -168,13 +171,13 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
             f"unreadable: {format_count(unreadable.total(), 'answer')},"
             f" {find_commonest_reason(unreadable)}"
         )
-    yield from _parts(run)
+    yield from _describe_partial_tasks(run)
     if earlier:
-        yield f"also shown, and included in Holm's correction: {_earlier_arms(earlier)}"
-    older, draws = list[str](), format_count(run.older_draws, "answer")
-    if run.older:
-        older.append(_earlier_arms(run.older))
-    older += [f"{draws} of an earlier plan that had more draws"] if run.older_draws else []
+        yield f"also shown, and included in Holm's correction: {_format_earlier_arms(earlier)}"
+    older, draws = list[str](), format_count(run.older_draw_count, "answer")
+    if run.older_labels:
+        older.append(_format_earlier_arms(run.older_labels))
+    older += [f"{draws} of an earlier plan that had more draws"] if run.older_draw_count else []
     if older:
         yield (f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows them")
 
@@ -193,26 +196,26 @@ def find_commonest_reason(unreadable: Counter[Words]) -> str:
     return f"{most}{WHY_UNREADABLE.get(reason, reason)}{example}"
 
 
-def _parts(run: RunScores) -> Iterator[str]:
+def _describe_partial_tasks(run: RunScores) -> Iterator[str]:
     """Name the tasks with samples that a limit or a shard left out and that were never asked."""
     facts, limits = run.folder.facts, list[str]()
     whole, limit, limited = facts.get("samples") or {}, facts.get("limit"), False
     tasks = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
-        if not scores.older:
+        if not scores.is_older:
             tasks[scores.point.task_id].append(scores)
     for task, arms in tasks.items():
         asked = []
         for arm in arms:
             planned = len(arm.samples) if arm.planned is None else arm.planned
-            asked.append(max(planned, len(arm.columns.asked)))
+            asked.append(max(planned, len(arm.columns.recorded_ids)))
         few, most = min(asked), max(asked)
         if few < whole.get(task, few):
             limited = limited or few == limit
             numbers = str(few) if few == most else f"{few} to {most}"
             limits.append(f"{arms[0].task}: {numbers} of {format_count(whole[task], 'sample')}")
     if limits:
-        yield f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
+        yield f"partly asked{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
 
 
 # ---- stages that changed nothing
@@ -221,20 +224,21 @@ def _parts(run: RunScores) -> Iterator[str]:
 @dataclass(frozen=True)
 class ArmRequests:
     """The requests of one arm: for each sample of its task, in order, the digest `Record.request`
-    (`UNKNOWN` if there is none), and why stages left views unchanged (`kept`).
+    (`UNKNOWN_REQUEST` if there is none), and the reasons for which stages left views unchanged
+    (`kept_notes`).
 
-    `contestant` and `task` are its labels in tables, `rival` is the id of the arm that it is
-    compared with. Slots in `made_up` are not judged, because their effect depends on the scripted
-    replies of a dry run.
+    `contestant` and `task` are its labels in tables, `rival_id` is the id of the arm that it is
+    compared with. Slots in `made_up_slots` are not assessed, because their effect depends on the
+    scripted replies of a dry run.
     """
 
     point: PointRow
     contestant: str
     task: str
     requests: Column
-    kept: Sequence[Sequence[str]] = ()
-    rival: str = ""
-    made_up: Collection[str] = ()
+    kept_notes: Sequence[Sequence[str]] = ()
+    rival_id: str = ""
+    made_up_slots: Collection[str] = ()
 
     @property
     def stages(self) -> dict[str, str]:
@@ -249,18 +253,21 @@ class ArmRequests:
     @property
     def are_known(self) -> Column:
         """For each sample, whether its request is known."""
-        known: Column = self.requests != UNKNOWN
+        known: Column = self.requests != UNKNOWN_REQUEST
         return known
 
     def sends_same_as(self, rival: ArmRequests) -> list[bool]:
-        """Return, for each sample for which both requests are known, whether they are identical."""
+        """Return, for each sample whose requests are known for both arms, whether the two are
+        identical."""
         count = min(len(self.requests), len(rival.requests))
         are_known = self.are_known[:count] & rival.are_known[:count]
         return (self.requests[:count] == rival.requests[:count])[are_known].tolist()  # type: ignore[no-any-return]
 
-    def reason(self, places: Sequence[int]) -> str:
+    def find_reason(self, places: Sequence[int]) -> str:
         """Return the most common reason for which stages left these samples unchanged."""
-        return Counter(why for place in places for why in self.kept[place]).most_common(1)[0][0]
+        return Counter(why for place in places for why in self.kept_notes[place]).most_common(1)[0][
+            0
+        ]
 
 
 Arms = Sequence[ArmRequests]
@@ -271,12 +278,12 @@ def pack_requests(requests: Iterable[bytes]) -> Column:
     return np.array([*requests], f"V{DIGEST_BYTES}")
 
 
-def unchanged(run: RunScores) -> list[str]:
-    """Return notes on stages that changed no or few requests in the first draw of every sample,
+def list_unchanged_notes(run: RunScores) -> list[str]:
+    """Return notes on stages that changed few or no requests in the first draw of every sample,
     which explains a delta of zero."""
-    rivals, arms = baselines(run), []
+    rivals, arms = find_baselines(run), []
     for scores in run.points:
-        if scores.older or scores.point.replies_of:  # another reader is not a stage
+        if scores.is_older or scores.point.replies_of:  # another reader is not a stage
             continue
         requests, kept = scores.columns.get_requests(), scores.columns.get_kept_notes()
         rival = rivals[scores.point.id]
@@ -286,7 +293,7 @@ def unchanged(run: RunScores) -> list[str]:
 
 
 def describe_unchanged(arms: Arms) -> list[str]:
-    """Return a sentence for each slot whose settings changed no or few requests, and for stages
+    """Return a sentence for each slot whose settings changed few or no requests, and for stages
     that found nothing on most samples."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
@@ -296,7 +303,7 @@ def describe_unchanged(arms: Arms) -> list[str]:
         classes = _group_by_requests(variants)
         for alike in classes:
             explained |= {arm.point.id for arm in alike} if len(alike) > 1 else set()
-        for beginning, end in _sentences(slots, variants, classes):
+        for beginning, end in _write_sentences(slots, variants, classes):
             tasks[beginning].append(variants[0].task)
             ends[beginning].append(end)
     sentences = []
@@ -310,7 +317,7 @@ def describe_unchanged(arms: Arms) -> list[str]:
 
 
 def _group_by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
-    """Yield, for every slot, the arms that differ in nothing else."""
+    """Yield, for every slot, the arms that differ only in that slot."""
     alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[ArmRequests]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
     for arm in arms:
@@ -319,7 +326,7 @@ def _group_by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
             rest = frozenset((stages | {slot: ""}).items())
             alike[slot, shared, rest].append(arm)
     for (slot, *_), variants in alike.items():
-        if len(variants) > 1 and not any(slot in arm.made_up for arm in variants):
+        if len(variants) > 1 and not any(slot in arm.made_up_slots for arm in variants):
             yield slot, variants
 
 
@@ -327,17 +334,18 @@ def _compare_with_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
     """Yield each arm that differs in several slots from the arm that it is compared with."""
     by_id = {arm.point.id: arm for arm in arms}
     for arm in arms:
-        rival = by_id.get(arm.rival)
+        rival = by_id.get(arm.rival_id)
         if rival is None or rival.other_settings != arm.other_settings:
             continue
         mine, others = arm.stages, rival.stages
         slots = [slot for slot in {**others, **mine} if mine.get(slot) != others.get(slot)]
-        if len(slots) > 1 and not {*slots} & {*arm.made_up, *rival.made_up}:
+        if len(slots) > 1 and not {*slots} & {*arm.made_up_slots, *rival.made_up_slots}:
             yield SLOT_SEPARATOR.join(slots), [rival, arm]
 
 
 def _group_by_requests(arms: Arms) -> list[list[ArmRequests]]:
-    """Return classes of arms that sent identical requests for every sample known to both."""
+    """Return classes of arms that sent identical requests for every sample for which both requests
+    are known."""
     classes = list[list[ArmRequests]]()
     for arm in arms:
         for alike in classes:
@@ -350,12 +358,12 @@ def _group_by_requests(arms: Arms) -> list[list[ArmRequests]]:
     return classes
 
 
-def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tuple[str, str]]:
+def _write_sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tuple[str, str]]:
     """Yield the text before and after the names of the tasks."""
     largest = max(classes, key=len)
     # a smaller class may be identical on purpose, such as controls
     if len(largest) > len(arms) * MAX_UNCHANGED_SHARE and len(largest) > 1:
-        samples = _samples(largest[0].sends_same_as(largest[1]))
+        samples = _count_samples(largest[0].sends_same_as(largest[1]))
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {format_count(len(arms), 'value')}, {format_count(len(classes), sent)}"
         yield f"changed nothing: {many} on {samples}", f": {_join_arms(largest)} sent the same"
@@ -364,9 +372,9 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
         same = alike[0].sends_same_as(first)
         if len(same) * MAX_UNCHANGED_SHARE < sum(same) < len(same):
             equal = f"the request of {_join_arms(alike)} equals that of {first.contestant}"
-            kept = [place for place, notes in enumerate(alike[0].kept) if notes]
-            reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
-            yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
+            kept = [place for place, notes in enumerate(alike[0].kept_notes) if notes]
+            reason = f"; nothing found on {len(kept)}: {alike[0].find_reason(kept)}" if kept else ""
+            yield f"changed little: {slots}: {equal} on {_count_samples(same)}", reason
 
 
 def _describe_empty_stages(arms: Arms) -> Iterator[str]:
@@ -374,14 +382,14 @@ def _describe_empty_stages(arms: Arms) -> Iterator[str]:
     reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
     for arm in arms:
-        places = np.flatnonzero(arm.are_known).tolist() if any(arm.kept) else []
-        kept = [bool(arm.kept[place]) for place in places]
+        places = np.flatnonzero(arm.are_known).tolist() if any(arm.kept_notes) else []
+        kept = [bool(arm.kept_notes[place]) for place in places]
         if sum(kept) > len(kept) * MAX_UNCHANGED_SHARE:
-            reason = arm.reason([*compress(places, kept)])
+            reason = arm.find_reason([*compress(places, kept)])
             task = arm.point.spec.get("task") or {}
-            if task.get("use") == DRAWING_TASK and reason.endswith(NO_MARK_NOTE):
+            if task.get("use") == DRAWING_TASK_PATH and reason.endswith(NO_MARK_NOTE):
                 continue
-            contestants[_samples(kept), arm.task, reason].append(arm.contestant)
+            contestants[_count_samples(kept), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
     for (samples, task, reason), names in contestants.items():
         tasks[_join_names(names), samples, reason].append(task)
@@ -389,7 +397,7 @@ def _describe_empty_stages(arms: Arms) -> Iterator[str]:
         yield f"found nothing: {arms_alike} on {samples} of {_prefix_each(where)}: {reason}"
 
 
-def _samples(same: Sequence[bool]) -> str:
+def _count_samples(same: Sequence[bool]) -> str:
     compared = format_count(len(same), "sample")
     return f"all {compared}" if all(same) else f"{sum(same)} of {compared}"
 
@@ -403,5 +411,5 @@ def _prefix_each(tasks: Sequence[str]) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """List the first few names, each once, and the number of others."""
+    """List the first few names, each of them once, and the number of other names."""
     return format_list(list(dict.fromkeys(names)), MAX_NAMED_ARMS)

@@ -13,7 +13,7 @@ from looktwice.eval.readers.reader import TextReader
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
-    MATCH,
+    MATCH_CRITERION,
     UNREADABLE_PASS,
     JudgedReply,
     Judgement,
@@ -21,7 +21,7 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.scoring.columns import explain_missing_reply, get_reason, unreadable
+from looktwice.eval.scoring.columns import explain_missing_reply, get_reason, make_unreadable
 from looktwice.eval.scoring.labels import find_priced_nodes
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 
 NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
 Prices = Mapping[str, Mapping[str, float]]
-"""Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own model, others
-are named by their identity."""
+"""Prices per million tokens (`in`, `out`, `cached`) by model: "" stands for the point's own model,
+others are named by their identity."""
 JudgementsByRecord = Mapping[JudgedReply, Mapping[str, Judgement]]
-"""The judgements of one judge, first by record and text, then by the judge's pass."""
+"""The judgements of one judge, by record and text, and then by the judge's pass."""
 
 
 READING_STEPS = ("__call__", "read", "read_masked", "read_reply")
 """The methods through which a text reader is called as a stage."""
-MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
-"""The largest numbers of samples and of replies that are cached."""
+MAX_CACHED_SAMPLES, MAX_CACHED_REPLIES = 5_000, 20_000
+"""The largest number of samples, and of replies, that are cached."""
 
 
-class ReadingMemory:
+class ReadingCache:
     """A cache of readers' results, so that equal replies to a question are read once."""
 
     def __init__(self) -> None:
@@ -67,21 +67,22 @@ class ReadingMemory:
         self._rules = dict[Hashable, int]()
         self._samples = dict[int, tuple[SampleRow, Sample]]()
 
-    def name_rules(self, *rules: object) -> object:
-        """Return an identifier for these objects, equal for equal objects that can be hashed."""
+    def identify_rules(self, *rules: object) -> object:
+        """Return an identifier for these objects, which is the same for equal objects that can be
+        hashed."""
         try:
             return self._rules.setdefault(rules, len(self._rules))
         except TypeError:
             return object()
 
     def get_result(self, row: SampleRow, key: Hashable) -> tuple[ReadResult, Score] | None:
-        """Return the cached result for this sample and key, if there is one."""
+        """Return the cached result for this sample and key, or None."""
         found = self._results.get((id(row), key))
         return found[1] if found and found[0] is row else None
 
     def keep(self, row: SampleRow, key: Hashable, result: tuple[ReadResult, Score]) -> None:
         """Cache a result; the cache is cleared when it becomes too large."""
-        if len(self._results) >= MAX_REPLIES:
+        if len(self._results) >= MAX_CACHED_REPLIES:
             self._results.clear()
         self._results[id(row), key] = row, result
 
@@ -90,7 +91,7 @@ class ReadingMemory:
         RunError."""
         found = self._samples.get(id(row))
         if found is None or found[0] is not row:
-            if len(self._samples) >= MAX_SAMPLES:
+            if len(self._samples) >= MAX_CACHED_SAMPLES:
                 self._samples.clear()
             found = self._samples[id(row)] = row, row.without_pixels(folder.blobs)
         return found[1]
@@ -98,13 +99,13 @@ class ReadingMemory:
 
 @dataclass(frozen=True)
 class RecordScorer:
-    """Extracts answers from records with one reader, which may not call a model, and compares them
-    with the correct answers.
+    """Extracts answers from records with one reader, which may not call a model, and compares the
+    answers with the correct ones.
 
-    `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
-    its grade of a description, its comparison with the correct answer, and its answer in a pass
-    over every reply, replace the reader's answer; its answer in the pass over unreadable replies is
-    used only for a reply that the reader could not read.
+    `scorer` is the benchmark's own comparison, if it has one. `judgements` holds the judgements of
+    one judge. Three of them replace the reader's answer: the grade of a description, the comparison
+    with the correct answer, and the answer in a pass over every reply. The answer in the pass over
+    unreadable replies is used only for a reply that the reader could not read.
     """
 
     folder: RunFolder
@@ -112,7 +113,7 @@ class RecordScorer:
     scorer: Scorer | None = None
     judgements: JudgementsByRecord = field(default_factory=dict)
     prices: Prices = field(default_factory=dict)
-    memory: ReadingMemory = field(default_factory=ReadingMemory, compare=False, repr=False)
+    memory: ReadingCache = field(default_factory=ReadingCache, compare=False, repr=False)
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
         """Score one record. An error in the reader or scorer makes only this record FAILED."""
@@ -120,7 +121,9 @@ class RecordScorer:
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, hash_judged_text(record)
             judged = self.judgements.get(place, {})
-        result, score = self._judge(record, row, judged) if judged else self._score(record, row)
+        result, score = (
+            self._score_with_judge(record, row, judged) if judged else self._score(record, row)
+        )
         tokens_in = tokens_out = 0
         for call in record.calls:
             if (reply := call.get("reply")) and (usage := reply.get("usage")):
@@ -142,32 +145,32 @@ class RecordScorer:
             sum_costs(record, self.prices) if self.prices else None,
             len(record.calls),
             result.judge,
-            _get_marks(judged) if judged else {},
+            _get_judge_scores(judged) if judged else {},
             measured,
             record.request,
-            record.kept,
+            record.kept_notes,
         )
 
-    def _judge(
+    def _score_with_judge(
         self, record: Record, row: SampleRow, judged: Mapping[str, Judgement]
     ) -> tuple[ReadResult, Score]:
         """Return the result and score of a record that a judge was asked about."""
         # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
         # judge's answer counts only for these
-        matched = next((line for line in judged.values() if MATCH in line.scores), None)
+        matched = next((line for line in judged.values() if MATCH_CRITERION in line.scores), None)
         grade = judged.get(DESCRIPTION_PASS) or matched or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
         if grade and result.verdict is not Verdict.FAILED:
-            if grade.scores.get(MATCH) == 0:
+            if grade.scores.get(MATCH_CRITERION) == 0:
                 result = ReadResult(Verdict.WRONG, result.answer, read=True, judge=grade.judge)
             else:
                 result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
             if grade.none:
                 detail = f"{grade.judge} finds no answer"
-                result = replace(unreadable("unread", detail), judge=grade.judge)
+                result = replace(make_unreadable("unread", detail), judge=grade.judge)
         else:
-            result = self._wait_for_judge(result)
+            result = self._defer_to_judge(result)
         result, score = self._compare(record, row, result)
         if second and score.verdict is Verdict.UNREADABLE:
             if second.none:
@@ -178,15 +181,15 @@ class RecordScorer:
                 result, score = self._compare(record, row, result)
         return result, score
 
-    def _wait_for_judge(self, result: ReadResult) -> ReadResult:
+    def _defer_to_judge(self, result: ReadResult) -> ReadResult:
         needs_judge = self.scorer is not None and self.scorer.needs_judge
         if (result.verdict is None or result.reason == "unread") and needs_judge:
-            return unreadable(UNJUDGED, "no judge has graded it")
+            return make_unreadable(UNJUDGED, "no judge has graded it")
         return result
 
     def _score(self, record: Record, row: SampleRow) -> tuple[ReadResult, Score]:
-        """Return the result and score of a record without judgements. Those of a plain reply are
-        cached for equal replies to the sample."""
+        """Return the result and score of a record without judgements. The result for a plain reply
+        is cached for equal replies to the same sample."""
         calls = record.calls
         reply = calls[-1].get("reply") if calls and self.reads_only_reply else None
         key: Hashable = None
@@ -198,7 +201,7 @@ class RecordScorer:
             key = self._rules, known
             if not marked and (found := self.memory.get_result(row, key)):
                 return found
-        result = self._wait_for_judge(self._extract_answer(record, row))
+        result = self._defer_to_judge(self._extract_answer(record, row))
         scored = self._compare(record, row, result)
         if key and not (reply and (reply.get("reasoning") or reply.get("tool_calls"))):
             self.memory.keep(row, key, scored)
@@ -236,7 +239,7 @@ class RecordScorer:
         if letters and record.answer.strip() not in letters:  # from a stage: unreadable, not wrong
             answers = ", ".join(letters)
             detail = f"the stages answered {record.answer!r}, which is not one of {answers}"
-            return replace(unreadable("unread", detail), answer=record.answer)
+            return replace(make_unreadable("unread", detail), answer=record.answer)
         return ReadResult(answer=record.answer)
 
     def _read(self, record: Record, row: SampleRow) -> ReadResult:
@@ -246,8 +249,8 @@ class RecordScorer:
         return found or self._read_as_stage(record, row)
 
     def _read_reply(self, reader: TextReader, record: Record, row: SampleRow) -> ReadResult | None:
-        """Return what `_read_as_stage` would return, but without rebuilding the conversation, for a
-        reader that does not use it; None if anything is unusual."""
+        """Return the result of `_read_as_stage` without rebuilding the conversation, for a reader
+        that does not use it; return None in unusual cases."""
         try:
             if record.marks is not None:
                 [*map(mark_from_dict, record.marks)]  # a damaged one is reported
@@ -266,8 +269,9 @@ class RecordScorer:
 
     @cached_property
     def _text_reader(self) -> TextReader | None:
-        """The reader, if its result depends only on the reply and the sample's texts; None if it
-        overrides a step around `read_text`, because it may use the whole conversation."""
+        """The reader, if its result depends only on the reply and the sample's texts; None if the
+        reader overrides a step around `read_text`, because then it may use the whole
+        conversation."""
         reader = self.reader
         if not isinstance(reader, TextReader):
             return None
@@ -283,8 +287,9 @@ class RecordScorer:
 
     @cached_property
     def _rules(self) -> object:
-        """An identifier of the reader and scorer, equal for equal ones."""
-        return self.memory.name_rules(self.reader, self.scorer)
+        """An identifier of the reader and scorer, which is the same for equal readers and
+        scorers."""
+        return self.memory.identify_rules(self.reader, self.scorer)
 
     @cached_property
     def _keys(self) -> Sequence[str]:
@@ -315,12 +320,12 @@ def _get_letters(count: int) -> tuple[str, ...]:
     return tuple(chr(ord("A") + place) for place in range(count))
 
 
-def _get_marks(judged: Mapping[str, Judgement]) -> dict[str, float]:
-    """Return the scores that judges gave, by criterion, without the comparison with the correct
+def _get_judge_scores(judged: Mapping[str, Judgement]) -> dict[str, float]:
+    """Return the scores that judges gave, by criterion, leaving out the comparison with the correct
     answer."""
     marks = dict[str, float]()
     for line in judged.values():
-        marks |= {name: mark for name, mark in line.scores.items() if name != MATCH}
+        marks |= {name: mark for name, mark in line.scores.items() if name != MATCH_CRITERION}
     return marks
 
 
@@ -333,7 +338,7 @@ def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:
     if answer is not None:
         return _make_read_result(answer)
     cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
-    return unreadable("cut_off" if cut else get_reason(reason), reason)
+    return make_unreadable("cut_off" if cut else get_reason(reason), reason)
 
 
 def read_prices(point: PointRow | Arm, binder: Binder) -> Prices:
@@ -353,8 +358,8 @@ def sum_costs(record: Record, prices: Prices) -> float | None:
     """Return the list price of the record's calls; None if a model that was called has no prices,
     or its tokens were not counted.
 
-    A reply from the cache counts at its original cost. Input tokens from the server's own cache
-    cost `cached` if that price is given. A request that the filter refused has no tokens.
+    A reply from the cache counts at the original cost of the reply. Input tokens from the server's
+    own cache cost `cached` if that price is given. A request that the filter refused has no tokens.
     """
     if not prices:
         return None
@@ -370,10 +375,9 @@ def sum_costs(record: Record, prices: Prices) -> float | None:
 
 
 def estimate_price(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
-    """Return the list price of these tokens, where some input tokens may come from the server's own
-    cache.
+    """Return the list price of these tokens, some of which may come from the server's own cache.
 
-    A server that reports more cached than input tokens does not include the cached ones in the
+    If a server reports more cached tokens than input tokens, it does not count the cached ones as
     input.
     """
     fresh = usage.tokens_in - (usage.cached_tokens if usage.cached_tokens <= usage.tokens_in else 0)

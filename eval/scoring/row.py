@@ -1,5 +1,4 @@
-"""The rows of report.csv: their columns, their means over tasks, and their comparison with a
-baseline.
+"""The rows of report.csv: their columns, means over tasks, and comparisons with a baseline.
 
 With several draws, the value of a sample is the mean over its draws; intervals and tests are over
 samples, and verdicts are counted per draw.
@@ -27,7 +26,7 @@ from looktwice.eval.statistics.intervals import (
     mean_of_shares,
     share_interval,
 )
-from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.statistics.paired import ValueMatrix, correct
 
 Arm = TypeVar("Arm", bound=Hashable)
 
@@ -37,8 +36,8 @@ class Row:
     """A row of the long table. Shares lie in 0..1, and None (empty in the file) means "does not
     apply".
 
-    Counts, tokens and cost are repeated in the row of every metric of an arm: to avoid double
-    counting, sum them only over the rows of `accuracy`.
+    Counts, tokens and cost are repeated in the row of every metric of an arm; to avoid counting
+    them twice, sum them only over the rows of `accuracy`.
     """
 
     run: str  # name of the run folder
@@ -109,8 +108,8 @@ class Row:
 
 
 Rows = Sequence[Row]
-COUNTS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
-COMPARISON = (
+COUNT_COLUMNS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
+COMPARISON_COLUMNS = (
     "baseline",
     "excluded",
     "delta",
@@ -125,14 +124,14 @@ COMPARISON = (
     "detectable",
 )
 """The columns that compare a row with the baseline."""
-SUMMED_COLUMNS = (*COUNTS, "tokens_in", "tokens_out", "cost")
+SUMMED_COLUMNS = (*COUNT_COLUMNS, "tokens_in", "tokens_out", "cost")
 """The columns that are summed over tasks in the rows `macro` and `micro`."""
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 """The columns of report.csv."""
 
 
-def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
-    """Return the row of an arm, or of one slice of it, without any metric."""
+def make_empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
+    """Return the row of an arm, or of a slice of an arm, without a metric."""
     point = scores.point
     return Row(
         run.name,
@@ -149,9 +148,9 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
     )
 
 
-def fill(row: Row, metric: Metric) -> Row:
-    """Return the row of a metric: the mean of its units with `share_interval`, or the value that
-    the metric sets itself."""
+def fill_row(row: Row, metric: Metric) -> Row:
+    """Return the row of a metric: the mean of its units with an interval from `share_interval`, or
+    the value that the metric itself sets."""
     n, units = len(metric.units), None
     if n:
         names = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
@@ -172,19 +171,19 @@ def fill(row: Row, metric: Metric) -> Row:
     )
     if units is None or metric.value is not None:
         return row
-    return _with_interval(row, share_interval(*units[:2]))
+    return _set_interval(row, share_interval(*units[:2]))
 
 
-def _with_interval(row: Row, mean: Row | Estimate) -> Row:
+def _set_interval(row: Row, mean: Row | Estimate) -> Row:
     return replace(row, value=mean.value, low=mean.low, high=mean.high, clusters=mean.clusters)
 
 
-def measure(scores: PointScores, row: Row) -> list[Row]:
-    """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the columns
-    that they share.
+def make_arm_rows(scores: PointScores, row: Row) -> list[Row]:
+    """Return the rows of one arm (or of a slice of it), one for each metric; `row` holds the
+    columns that these rows share.
 
-    Samples that were not asked count in none of the rows. A row "missing", with the missing share
-    of the planned draws, is added only if there are such draws.
+    Samples that were not asked count in none of the rows. If draws are missing, a row "missing"
+    gives their share of the planned draws.
     """
     columns, missing = scores.columns, scores.missing
     costs, verdicts = columns.get_costs(), columns.count_verdicts()
@@ -199,7 +198,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
         cost=sum(costs) if costs and len(costs) == len(columns) else None,
     )
     rows = [
-        fill(row, Metric(name, metric(scores), clusters=scores.clusters))
+        fill_row(row, Metric(name, metric(scores), clusters=scores.clusters))
         for name, metric in METRICS.items()
     ]
     if missing:
@@ -209,12 +208,12 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     return rows
 
 
-def macro_row(rows: Rows) -> Row:
+def make_macro_row(rows: Rows) -> Row:
     """Return the unweighted mean over tasks; a task swept over several variants counts as one task,
-    with their mean.
+    with the mean of its variants.
 
-    Its interval counts a question that several variants ask, and a picture that several tasks show,
-    once.
+    For the interval, a question that several variants ask counts once, and so does a picture that
+    several tasks show.
     """
     variants = defaultdict[str, list[Row]](list)
     for row in rows:
@@ -233,7 +232,7 @@ def macro_row(rows: Rows) -> Row:
     total = replace(total, value=value, delta=delta)
     (first, *more), *others = variants.values()
     if not more and not others:
-        return replace(_with_interval(total, first), value=value)
+        return replace(_set_interval(total, first), value=value)
     strata = [_pool_units(mine, 1 / len(variants)) for mine in variants.values()]
     if not all(strata):
         return total
@@ -242,9 +241,9 @@ def macro_row(rows: Rows) -> Row:
     return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=mean.clusters)
 
 
-def micro_row(rows: Rows) -> Row:
-    """Return the mean over all samples of all tasks as one set, in which tasks are weighted by
-    their size.
+def make_micro_row(rows: Rows) -> Row:
+    """Return the mean over the samples of all tasks together, so that tasks are weighted by their
+    size.
 
     A question asked by several variants is one cluster, and so are questions of several tasks about
     one picture.
@@ -261,15 +260,15 @@ def micro_row(rows: Rows) -> Row:
     value = sum((row.value or 0.0) * row.n for row in valued) / n
     units = _pool_units(valued)
     if len(valued) == 1:
-        total = _with_interval(total, valued[0])
+        total = _set_interval(total, valued[0])
     elif units is not None:
-        total = _with_interval(total, share_interval(*units[:2]))
+        total = _set_interval(total, share_interval(*units[:2]))
     return replace(total, value=value)
 
 
 def _pool_units(rows: Rows, weight: float = 1.0) -> Stratum | None:
-    """Return the units behind several rows as one set, each varying around the mean of its row;
-    None if a row is a reference level, which has no units."""
+    """Return the units behind several rows as one set, in which each unit varies around the mean of
+    its row; None if a row is a reference level, which has no units."""
     values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()
     for row in rows:
         if row.units is None:
@@ -281,8 +280,8 @@ def _pool_units(rows: Rows, weight: float = 1.0) -> Stratum | None:
 
 
 def _sum_rows(rows: Rows) -> Row:
-    """Return one row that sums the additive columns and joins the distinct splits, label versions
-    and readers."""
+    """Return one row with the sums of the additive columns and the distinct splits, label versions
+    and readers joined."""
     first, joined = rows[0], dict[str, Any]()
     for name in SUMMED_COLUMNS:
         given = [value for row in rows if (value := getattr(row, name)) is not None]
@@ -296,18 +295,18 @@ def _sum_rows(rows: Rows) -> Row:
 # ---- comparisons
 
 
-def accuracy_to_compare(scores: PointScores) -> Metric:
-    """Return the accuracy for a paired test, which excludes failed or missing samples instead of
-    counting them as wrong."""
-    values = scores.comparable
-    units = {name: values.get(name, 0.0) for name in scores.keyed}
+def make_comparable_accuracy(scores: PointScores) -> Metric:
+    """Return the accuracy for a paired test; failed and missing samples are excluded instead of
+    counting as wrong."""
+    values = scores.comparable_values
+    units = {name: values.get(name, 0.0) for name in scores.keyed_samples}
     failed = frozenset(units.keys() - values.keys())
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
 
 
-def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
-    """Return the units of a metric of several arms on the same tasks, in the clusters of the first
-    arm; NaN where a unit failed."""
+def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> ValueMatrix[Arm, tuple[int, str]]:
+    """Return the units of a metric for several arms on the same tasks, in the clusters of the first
+    arm; a unit that failed is NaN."""
     first, *others = arms.values()
     orders = [[*metric.units] for metric in first]
     if all(
@@ -322,12 +321,12 @@ def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, st
     clusters = dict[tuple[int, str], str]()
     for task, metric in enumerate(next(iter(arms.values()))):
         clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
-    return Values.of(values, clusters, lambda unit: unit[0])
+    return ValueMatrix.of(values, clusters, lambda unit: unit[0])
 
 
 def _stack_units(
     arms: Mapping[Arm, Sequence[Metric]], orders: Sequence[Sequence[str]]
-) -> Values[Arm, tuple[int, str]]:
+) -> ValueMatrix[Arm, tuple[int, str]]:
     """Return the result of `get_units` for arms whose metrics have the same units in the same
     order."""
     units, names = list[tuple[int, str]](), list[Hashable]()
@@ -348,15 +347,15 @@ def _stack_units(
     tasks = np.repeat(np.arange(len(orders)), [*map(len, orders)])
     codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
     strata = cluster_codes(tasks, len(units)) if units else None
-    return Values(np.array(lines), tuple(arms), tuple(units), codes, strata)
+    return ValueMatrix(np.array(lines), tuple(arms), tuple(units), codes, strata)
 
 
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
     """Return the row with the paired comparison of a metric with the baseline.
 
-    Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools
-    the units of all pairs that both sides have and in which neither failed; the others are counted
-    as excluded.
+    Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools,
+    over all pairs, the units that both sides have and on which neither failed; the other units are
+    counted as excluded.
     """
     mine, theirs = zip(*pairs, strict=True)
     matrix = get_units({"mine": mine, "theirs": theirs})
@@ -367,9 +366,9 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
         return row
     row = replace(
         row,
-        delta=_finite(scale * paired.value),
-        delta_low=_finite(scale * paired.low),
-        delta_high=_finite(scale * paired.high),
+        delta=_drop_infinite(scale * paired.value),
+        delta_low=_drop_infinite(scale * paired.low),
+        delta_high=_drop_infinite(scale * paired.high),
         p=paired.p,
         test=paired.test,
         discordant=paired.better + paired.worse,
@@ -382,18 +381,18 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     if len(pairs) > 1 or row.excluded or value is None or against is None:
         return row
     # a metric that is not the mean of its units has no such interval
-    delta = _finite(value - against)
+    delta = _drop_infinite(value - against)
     return replace(row, delta=delta, delta_low=None, delta_high=None, detectable=None)
 
 
-def _finite(number: float) -> float | None:
+def _drop_infinite(number: float) -> float | None:
     """Return the number, or None if it is too large for a float."""
     return number if isfinite(number) else None
 
 
 def correct_p_values(rows: Rows) -> list[Row]:
     """Return the rows with corrected p-values of accuracy. The comparisons on single tasks are one
-    family, those of the micro rows another."""
+    family; those of the micro rows are another."""
     return correct(
         rows,
         lambda row: row.p if row.metric == "accuracy" else None,

@@ -10,50 +10,50 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import PointRow
-from looktwice.eval.scoring.columns import read_values
-from looktwice.eval.scoring.labels import baselines
+from looktwice.eval.scoring.columns import parse_values
+from looktwice.eval.scoring.labels import find_baselines
 from looktwice.eval.scoring.metrics import (
-    CIRCULAR,
-    MEASURED,
+    CIRCULAR_METRIC,
+    MEASURED_PREFIX,
     METRICS,
-    TURN,
-    TURNS,
-    chance_levels,
-    measured_metrics,
-    measured_parts,
-    right_by_draw,
+    TURN_END_PREFIX,
+    TURNS_PREFIX,
+    compute_chance_levels,
+    list_right_by_draw,
+    make_measured_metrics,
+    split_by_measurement,
 )
 from looktwice.eval.scoring.row import (
-    COMPARISON,
+    COMPARISON_COLUMNS,
     Row,
     Rows,
-    accuracy_to_compare,
     compare,
     correct_p_values,
-    empty_row,
-    fill,
-    macro_row,
-    measure,
-    micro_row,
+    fill_row,
+    make_arm_rows,
+    make_comparable_accuracy,
+    make_empty_row,
+    make_macro_row,
+    make_micro_row,
 )
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
 from looktwice.eval.statistics.intervals import mean_interval
 from looktwice.pipelines.json_input import write_canonical
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
-CHAIN = "prompting.wording.ChainOfThought"
-ROTATE = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
+CHAIN_STAGE = "prompting.wording.ChainOfThought"
+ROTATING_STAGES = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
 Rivals = Mapping[str, PointScores | None]
-"""The arm that each point is compared with, by point id."""
+"""By point id, the arm with which the point is compared."""
 
 
 def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Return, for each contestant, the rows of its tasks, their macro and micro, and slices by the
-    fields in `by` (meta fields or measurements).
+    """Return, for each contestant, the rows of its tasks, their macro and micro means, and slices
+    by the fields in `by` (meta fields or measurements).
 
-    Circular evaluation, turns, majority and chance follow at the end.
+    The rows of circular evaluation, turns, majority and chance follow at the end.
     """
-    rivals = baselines(run)
+    rivals = find_baselines(run)
     by_contestant = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
@@ -61,30 +61,32 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     for arms in by_contestant.values():
         own = list[Row]()
         for arm in arms:
-            rival, plain = rivals[arm.point.id], empty_row(run, arm)
-            accuracy, *others = measure(arm, plain)
+            rival, plain = rivals[arm.point.id], make_empty_row(run, arm)
+            accuracy, *others = make_arm_rows(arm, plain)
             accuracy = _compare(accuracy, [(arm, rival)]) if rival else accuracy
-            own += [accuracy, *others, *metric_rows(arm, plain, rival)]
-        own += [*_means(own, arms, rivals), *_total_rows(arms, own)]
+            own += [accuracy, *others, *list_metric_rows(arm, plain, rival)]
+        own += [*_make_mean_rows(own, arms, rivals), *_list_total_rows(arms, own)]
         for arm in arms:
-            for part, sliced in _slices(arm, by):
-                plain = empty_row(run, arm, part)
-                own += [*measure(sliced, plain), *metric_rows(sliced, plain)]
-            vars(arm).pop("comparable", None)  # a number per sample, which few tables need again
+            for part, sliced in _list_slices(arm, by):
+                plain = make_empty_row(run, arm, part)
+                own += [*make_arm_rows(sliced, plain), *list_metric_rows(sliced, plain)]
+            vars(arm).pop(
+                "comparable_values", None
+            )  # a number per sample, which few tables need again
         rows += [replace(row, units=None) for row in own]
-    rows = [*correct_p_values(rows), *circular_rows(run)]
+    rows = [*correct_p_values(rows), *list_circular_rows(run)]
     if _may_have_turns(run):
-        from looktwice.eval.scoring.turns import turn_metrics
+        from looktwice.eval.scoring.turns import list_turn_metrics
 
-        for arm, metric in turn_metrics(run):
-            rows.append(fill(empty_row(run, arm), metric))
-    rows += _level_rows(run, by)
+        for arm, metric in list_turn_metrics(run):
+            rows.append(fill_row(make_empty_row(run, arm), metric))
+    rows += _make_level_rows(run, by)
     whole = len({scores.point.task for scores in run.points})
-    people = published_people(run)
+    people = get_human_accuracies(run)
     for row in rows:
         if row.task in ("macro", "micro"):
             row = replace(row, of_tasks=whole)
-        levels = [people[name] for name in published_names(row) if name in people]
+        levels = [people[name] for name in list_published_names(row) if name in people]
         is_known = levels and not row.slice
         complete.append(replace(row, people=levels[0] / 100) if is_known else row)
     return complete
@@ -93,9 +95,9 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 def _may_have_turns(run: RunScores) -> bool:
     """Return whether a stage recorded the ends of turns, or an arm has a chain of thought."""
     for arm in run.points:
-        if CHAIN in repr(arm.point.spec.get("stages")):
+        if CHAIN_STAGE in repr(arm.point.spec.get("stages")):
             return True
-        if any(f'"{TURN}call"' in text for text in arm.columns.count_measured()):
+        if any(f'"{TURN_END_PREFIX}call"' in text for text in arm.columns.count_by_measurements()):
             return True
     return False
 
@@ -103,31 +105,35 @@ def _may_have_turns(run: RunScores) -> bool:
 def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
     """Return a row of accuracy with the comparison over all tasks of the pairs."""
     names = dict.fromkeys(rival.contestant for _, rival in pairs)
-    metrics = [(accuracy_to_compare(arm), accuracy_to_compare(rival)) for arm, rival in pairs]
+    metrics = [
+        (make_comparable_accuracy(arm), make_comparable_accuracy(rival)) for arm, rival in pairs
+    ]
     return compare(row, ", ".join(names), metrics)
 
 
-def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
+def _make_mean_rows(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
     """Return the macro and micro rows of a contestant; micro accuracy has the paired test over all
     its tasks."""
     means = list[Row]()
     for metric in METRICS:
         of_metric = [row for row in rows if row.metric == metric]
-        means += [macro_row(of_metric), micro_row(of_metric)]
+        means += [make_macro_row(of_metric), make_micro_row(of_metric)]
     pairs = [(arm, rival) for arm in arms if (rival := rivals[arm.point.id]) is not None]
     if len(pairs) == len(arms):
         if len(pairs) == 1:  # the mean over one task is that task's own
             own = next(row for row in rows if row.metric == "accuracy")
-            means[1] = replace(means[1], **{name: getattr(own, name) for name in COMPARISON})
+            means[1] = replace(
+                means[1], **{name: getattr(own, name) for name in COMPARISON_COLUMNS}
+            )
         else:
             means[1] = _compare(means[1], pairs)
         means[0] = replace(means[0], baseline=means[1].baseline)
     return means
 
 
-def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
+def _list_slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
     for names in by:
-        fields = {name: measured_parts(scores, name) for name in names.split(",")}
+        fields = {name: split_by_measurement(scores, name) for name in names.split(",")}
         values, metas = defaultdict[tuple[str, ...], set[str]](set), scores.metas
         in_meta = set[str]().union(*metas.values())
         if not any(name in in_meta or measured for name, measured in fields.items()):
@@ -145,42 +151,44 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
 # ---- reference levels
 
 
-def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Return the rows of the majority and chance levels: of all tasks, their macro and micro means,
-    benchmark totals and slices."""
+def _make_level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
+    """Return the rows of the majority and chance levels: for all tasks, for the macro and micro
+    means, for benchmark totals and for slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = defaultdict[str, list[Row]](list)
     rows, own, totals = list[Row](), list[Row](), list[Row]()
     for arm in tasks:
-        for row in majority_and_chance(arm, empty_row(run, arm)):
+        for row in make_reference_rows(arm, make_empty_row(run, arm)):
             levels[row.contestant].append(row)
             own += [row] if is_benchmark_metric(row) else []
     for of_level in levels.values():
         plain = [row for row in of_level if not is_benchmark_metric(row)]
-        rows += [*plain, macro_row(plain), micro_row(plain)] if plain else []
-        totals += _total_rows(tasks, of_level) if plain else []
+        rows += [*plain, make_macro_row(plain), make_micro_row(plain)] if plain else []
+        totals += _list_total_rows(tasks, of_level) if plain else []
     rows += [*own, *totals]
     for scores in tasks:
-        for part, sliced in _slices(scores, by):
-            rows += majority_and_chance(sliced, empty_row(run, scores, part))
+        for part, sliced in _list_slices(scores, by):
+            rows += make_reference_rows(sliced, make_empty_row(run, scores, part))
     return rows
 
 
 def is_benchmark_metric(row: Row) -> bool:
     """Return whether the metric of a row is specific to a benchmark rather than common to all
     tasks."""
-    return row.metric not in (*METRICS, "missing") and not row.metric.startswith((MEASURED, TURNS))
+    return row.metric not in (*METRICS, "missing") and not row.metric.startswith(
+        (MEASURED_PREFIX, TURNS_PREFIX)
+    )
 
 
-def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
+def make_reference_rows(scores: PointScores, plain: Row) -> list[Row]:
     """Return the rows of reference levels: the majority class, chance for accuracy and for each
     metric that has a chance level, and, if the benchmark's scorer knows it, the best guesser who
     sees the image without marks and question.
 
-    There is no majority row if the stored key is not an answer but, for example, the number of
-    points that a judge can give.
+    There is no majority row if the stored key is not an answer but, for example, a maximum number
+    of points.
     """
-    samples, scorer, rows = scores.keyed, scores.scorer, list[Row]()
+    samples, scorer, rows = scores.keyed_samples, scores.scorer, list[Row]()
     if not samples:
         return rows
     plain = replace(plain, point="", metric="accuracy", n=len(samples), reader="")
@@ -188,10 +196,10 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
         keys = Counter(sorted(row.answer or "" for row in samples.values()))
         [(key, right)] = keys.most_common(1)
         units = {name: float(row.answer == key) for name, row in samples.items()}
-        majority = fill(plain, Metric("accuracy", units, clusters=scores.clusters))
+        majority = fill_row(plain, Metric("accuracy", units, clusters=scores.clusters))
         majority = replace(majority, contestant=MAJORITY, right=right, wrong=len(samples) - right)
         rows.append(replace(majority, unreadable=0, failed=0))
-    levels = chance_levels(samples, None if plain.slice else scorer)
+    levels = compute_chance_levels(samples, None if plain.slice else scorer)
     for metric in sorted(levels, key=lambda metric: metric != "accuracy"):
         rows.append(replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]))
     if scorer is not None and (guessed := scorer.guesser(samples)) is not None:
@@ -199,12 +207,12 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     return rows
 
 
-def published_people(run: RunScores) -> Mapping[str, float]:
+def get_human_accuracies(run: RunScores) -> Mapping[str, float]:
     """Return human accuracies in percent, by task, `task.metric` or total: the rows of `published:`
     that are marked `people`.
 
-    Rows of a split that is not the task's (for a total: not any task's) are left out. If several
-    rows have the same name, the first counts.
+    Rows of a split other than the task's (for a total, other than any task's) are left out. If
+    several rows have the same name, the first one counts.
     """
     levels = dict[str, float]()
     for row in (run.config.get("published") or {}).values():
@@ -215,17 +223,17 @@ def published_people(run: RunScores) -> Mapping[str, float]:
 
 
 def comes_from_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
-    """Return whether a value in a row of `published:` belongs to another split than the run's, if
-    both name one."""
+    """Return whether a value in a row of `published:` belongs to a split other than the run's, if
+    both name a split."""
     wanted, task = published.get("split"), name.partition(".")[0]
     splits = {scores.point.task: scores.point.facts.get("split") for scores in run.points}
     asked = [splits[task]] if task in splits else [*splits.values()]
     return bool(wanted) and any(split and split != wanted for split in asked)
 
 
-def published_names(row: Row) -> tuple[str, ...]:
-    """Return the names that `published:` may use for this value: the task, `task.metric`, or the
-    metric of a total."""
+def list_published_names(row: Row) -> tuple[str, ...]:
+    """Return the names that `published:` may use for the value of this row: the task,
+    `task.metric`, or the metric of a total."""
     if row.metric == "accuracy":
         return (row.task_name or row.task,)
     return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
@@ -234,9 +242,9 @@ def published_names(row: Row) -> tuple[str, ...]:
 # ---- the metrics of benchmarks, judges and stages
 
 
-def own_metrics(scores: PointScores) -> list[Metric]:
-    """Return the metrics of the task's scorer; a metric over samples that sets no clusters gets the
-    clusters of the samples."""
+def list_task_metrics(scores: PointScores) -> list[Metric]:
+    """Return the metrics of the task's scorer; if a metric over samples sets no clusters, it gets
+    the clusters of the samples."""
     scorer: Scorer | None = scores.scorer
     metrics = list[Metric]()
     for metric in scorer.metrics(scores) if scorer and not scores.failure else ():
@@ -246,10 +254,10 @@ def own_metrics(scores: PointScores) -> list[Metric]:
     return metrics
 
 
-def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
-    """Yield `cot_score` and its criteria, and the metrics of steps: means over the replies that a
-    judge graded."""
-    judged = map(read_values, scores.columns.count_judged())
+def _list_judge_metrics(scores: PointScores) -> Iterator[Metric]:
+    """Yield `cot_score`, its criteria, and the metrics of steps, which are means over the replies
+    that a judge graded."""
+    judged = map(parse_values, scores.columns.count_by_judge_scores())
     criteria = dict.fromkeys(name for values in judged for name in values)
 
     def of_criterion(name: str) -> dict[str, float]:
@@ -265,15 +273,21 @@ def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
         yield Metric(name, units, "reply", clusters=scores.clusters)
 
 
-def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = None) -> Iterator[Row]:
+def list_metric_rows(
+    scores: PointScores, plain: Row, rival: PointScores | None = None
+) -> Iterator[Row]:
     """Yield a row for each metric of the task's scorer, of a judge, and of measurements by stages,
     compared with the rival on the metric's own units.
 
-    Slices of slices are left out, because they would need one row for every pair of values; so are
-    comparisons and measurements of slices.
+    Slices of slices are left out, because they would need one row for every pair of values.
+    Comparisons and measurements of slices are left out, too.
     """
     mine, theirs = (
-        [*own_metrics(arm), *_judge_metrics(arm), *(() if plain.slice else measured_metrics(arm))]
+        [
+            *list_task_metrics(arm),
+            *_list_judge_metrics(arm),
+            *(() if plain.slice else make_measured_metrics(arm)),
+        ]
         if arm
         else []
         for arm in (scores, rival)
@@ -282,8 +296,8 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
     for metric in mine:
         if plain.slice and metric.slice:
             continue
-        row = fill(plain, metric)
-        if metric.name.startswith(MEASURED) and metric.value is not None:
+        row = fill_row(plain, metric)
+        if metric.name.startswith(MEASURED_PREFIX) and metric.value is not None:
             clusters = [*map(metric.clusters.__getitem__, metric.units)]
             low, high = mean_interval([*metric.units.values()], clusters)
             row = replace(row, low=low, high=high, clusters=len(set(clusters)))
@@ -292,8 +306,8 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
         yield row
 
 
-def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
-    """Yield the totals of every benchmark whose subtasks each occur exactly once, for one
+def _list_total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
+    """Yield the totals of every benchmark of which each subtask occurs exactly once, for one
     contestant or chance level."""
     suites = defaultdict[str, list[tuple[Scorer, str]]](list)
     for scores in arms:
@@ -306,22 +320,22 @@ def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
             parts = [by_name.get((tasks.get(p, ""), name)) for p, name in total.parts.items()]
             usable = [row for row in parts if row is not None and row.value is not None and row.n]
             if len(usable) == len(parts):
-                mean = (micro_row if total.pooled else macro_row)(usable)
+                mean = (make_micro_row if total.pooled else make_macro_row)(usable)
                 mean = replace(mean, metric=total.metric, task=suite, task_name=suite)
                 yield replace(mean, n_groups=None, unit="")
 
 
-def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
+def list_headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
     """Return the rows of the benchmarks' headline metrics and totals, totals first."""
     names = defaultdict[tuple[str, str], set[str]](set)
     for run in runs:
         for scores in run.points:
-            names[run.name, scores.task].add(CIRCULAR)
+            names[run.name, scores.task].add(CIRCULAR_METRIC)
             if (scorer := scores.scorer) is not None:
                 quoted = scorer.headlines
                 if quoted is None:
                     quoted = tuple(
-                        metric.name for metric in own_metrics(scores) if not metric.slice
+                        metric.name for metric in list_task_metrics(scores) if not metric.slice
                     )
                 for task in (scores.task, scorer.suite):
                     names[run.name, task] |= {*quoted}
@@ -329,7 +343,7 @@ def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
     return sorted(own, key=lambda row: row.unit != "")  # a total is over units of several kinds
 
 
-def circular_rows(run: RunScores) -> Iterator[Row]:
+def list_circular_rows(run: RunScores) -> Iterator[Row]:
     """Yield circular evaluation: a row for each contestant with rotated choices, in which a sample
     counts only if all its rotations are right.
 
@@ -339,7 +353,7 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
     families = defaultdict[str, dict[int, PointScores]](dict)
     for scores in run.points:
         point = scores.point
-        if slot := _rotating_slot(point):
+        if slot := _find_rotating_slot(point):
             node = point.spec["stages"][slot]
             stages = {**point.spec["stages"], slot: {**node, "by": None}}
             spec = {**point.spec, "stages": stages}
@@ -348,24 +362,24 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
     for rotations in families.values():
         first = rotations[min(rotations)]
         units = dict[str, float]()
-        for name, sample in first.keyed.items():
+        for name, sample in first.keyed_samples.items():
             count = sample.n_choices
             if count and {by % count for by in rotations} == set(range(count)):
-                draws = right_by_draw(scores.draws(name) for scores in rotations.values())
+                draws = list_right_by_draw(scores.draws(name) for scores in rotations.values())
                 units |= {name: fmean(map(all, draws))} if draws else {}
         if units and len(rotations) > 1:
             name = f"{first.point.contestant} [{len(rotations)} rotations]"
-            plain = replace(empty_row(run, first), point="", contestant=name)
-            row = fill(plain, Metric(CIRCULAR, units, clusters=first.clusters))
+            plain = replace(make_empty_row(run, first), point="", contestant=name)
+            row = fill_row(plain, Metric(CIRCULAR_METRIC, units, clusters=first.clusters))
             yield replace(row, n_groups=len(rotations))
 
 
-def _rotating_slot(point: PointRow) -> str:
+def _find_rotating_slot(point: PointRow) -> str:
     """Return the slot of the only stage that rotates the choices; empty if there is none or
     several."""
     slots = []
     for slot, node in (point.spec.get("stages") or {}).items():
         settings = node if isinstance(node, Mapping) else {}
-        if settings.get("use") in ROTATE and settings.get("order") == "rotated":
+        if settings.get("use") in ROTATING_STAGES and settings.get("order") == "rotated":
             slots.append(slot)
     return slots[0] if len(slots) == 1 else ""

@@ -26,7 +26,7 @@ def is_same_text(answer: str, key: str) -> bool:
     """Return whether an answer equals the correct answer `key`.
 
     Case, white space, a leading bullet, enclosing quotation marks or brackets, and a final full
-    stop are ignored. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same,
+    stop are ignored. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same, but
     amounts in two currencies are not.
     """
     given = _fold(answer)
@@ -38,12 +38,12 @@ def _fold(text: str) -> str:
     """Return the text without ignored characters; a text that consists only of these is returned
     unchanged."""
     folded = " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).casefold().split())
-    while (inner := _peel(folded)) != folded:
+    while (inner := _strip_enclosing_marks(folded)) != folded:
         folded = inner
     return folded
 
 
-def _peel(text: str) -> str:
+def _strip_enclosing_marks(text: str) -> str:
     inner = _BULLET_PATTERN.sub("", text).rstrip(".!,;: ") or text
     return (inner[1:-1].strip() if _QUOTED_PATTERN.fullmatch(inner) else inner) or text
 

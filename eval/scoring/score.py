@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records.judgements import judgements
+from looktwice.eval.records.judgements import read_judgements
 from looktwice.eval.records.records import PointRow, RecordLines, RunError, RunFolder
 from looktwice.eval.scoring.arm_columns import RunColumns, ScoredColumns
 from looktwice.eval.scoring.columns import RecordColumns
-from looktwice.eval.scoring.labels import labels
+from looktwice.eval.scoring.labels import make_labels
 from looktwice.eval.scoring.record_scorer import (
     JudgementsByRecord,
-    ReadingMemory,
+    ReadingCache,
     RecordScorer,
     read_prices,
 )
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from looktwice.pipelines.config.plan import Plan
 
 
-LARGE_BYTES = 1 << 19
-"""The smallest size of records.jsonl (about 700 records) for which verdicts are stored."""
+MIN_STORED_BYTES = 1 << 19
+"""The smallest size in bytes of a records.jsonl whose verdicts are stored (about 700 records)."""
 
 
 def score_run(
@@ -49,24 +49,25 @@ def score_run(
 ) -> RunScores:
     """Read and score the records of a run's current plan, or, with `all_arms`, of all its plans.
 
-    `reader` replaces the readers of the run. Readers and the benchmarks' scorers are the objects of
-    `plan` if the run was just made from it; otherwise they are built from points.yaml, with classes
-    of looktwice and the loaded `plugins`. If the run was judged, the judgements of one judge are
-    used: `judge` names it, "" takes the one with the most verdicts in each pass, "none" uses none.
-    No judge is called here. Raises RunError if `folder` is not a run folder, and if a class of a
-    plugin is missing. A reader that raises makes only that record FAILED.
+    If `reader` is given, it replaces the readers of the run. Readers and the benchmarks' scorers
+    are the objects of `plan` if the run was just made from it; otherwise they are built from
+    points.yaml, with classes of looktwice and the loaded `plugins`. If the run was judged, the
+    judgements of one judge are used: `judge` names it, "" takes the one with the most verdicts in
+    each pass, "none" uses none. No judge is called here. Raises RunError if `folder` is not a run
+    folder, and if a class of a plugin is missing. If a reader raises an exception, only that record
+    is FAILED.
     """
-    judged = judgements(folder.path, judge)
+    judged = read_judgements(folder.path, judge)
     present, older = folder.current_and_earlier_points
     shown = [*present, *older] if all_arms else present
-    names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
+    names, planned = make_labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.group_by_record())
     # without a plan, all existing draws count
     whole = all_arms or not folder.facts.get("arms")
-    scorers = [tools.record_scorer(point) for point in shown]
+    scorers = [tools.make_record_scorer(point) for point in shown]
     keep = reader is None and not judge and type(folder) is RunFolder  # others may replace answers
     columns = score_records(folder, shown, scorers, whole=whole, keep=keep)
-    clusters = _clusters_by_task(folder, shown)
+    clusters = _map_clusters_by_task(folder, shown)
     ids = {task: list(rows) for task, rows in folder.samples_by_task.items()}
     arms, hidden_draws = list[PointScores](), 0
     for place, (point, scorer) in enumerate(zip(shown, scorers, strict=True)):
@@ -82,10 +83,10 @@ def score_run(
             planned=0 if place >= len(present) else planned.get(point.task_id),
             scorer=scorer.scorer,
             score=scorer,
-            older=place >= len(present),
+            is_older=place >= len(present),
             run_clusters=clusters[point.task],
         )
-        arms.append(_with_readers(arm))
+        arms.append(_set_reader_names(arm))
     hidden = () if all_arms else tuple(" on ".join(names[point.id]) for point in older)
     return RunScores(folder, tuple(arms), judged, hidden, hidden_draws)
 
@@ -98,18 +99,18 @@ def score_records(
     whole: bool,
     keep: bool,
 ) -> RunColumns:
-    """Score every record that one of the points reads. Unless `whole`, draws that a point no longer
-    has are not scored. With `keep`, verdicts stored in the run's folder are reused, and new ones
-    are stored there."""
+    """Score every record that one of the points reads. Draws that a point no longer has are scored
+    only if `whole` is true. With `keep`, verdicts stored in the run's folder are reused, and new
+    ones are stored there."""
     places = {
         task: {name: place for place, name in enumerate(rows)}
         for task, rows in folder.samples_by_task.items()
     }
     kept = loaded = None
     if keep and _is_large(folder):
-        from looktwice.eval.scoring.kept import KeptVerdicts
+        from looktwice.eval.scoring.kept import StoredVerdicts
 
-        kept = KeptVerdicts.of(folder, points, scorers, places, whole)
+        kept = StoredVerdicts.of(folder, points, scorers, places, whole)
         loaded = kept.load() if kept else None
     made, lines = loaded or (RecordColumns(), RecordLines(folder.path / "records.jsonl"))
     is_complete, before = True, lines.end
@@ -136,7 +137,7 @@ def score_records(
 
 def _is_large(folder: RunFolder) -> bool:
     path = folder.path / "records.jsonl"
-    return path.exists() and path.stat().st_size >= LARGE_BYTES
+    return path.exists() and path.stat().st_size >= MIN_STORED_BYTES
 
 
 @contextmanager
@@ -152,11 +153,11 @@ def pause_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _clusters_by_task(
+def _map_clusters_by_task(
     folder: RunFolder, points: Sequence[PointRow]
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return the cluster of each sample, by task name and sample id. It is taken from the task's
-    first variant, because other variants may change the pictures."""
+    """Return the cluster of each sample, by task name and sample id. Clusters are taken from the
+    task's first variant, because other variants may change the pictures."""
     clusters = defaultdict[str, dict[str, str]](dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
         for name, row in folder.samples_by_task.get(task_id, {}).items():
@@ -164,7 +165,7 @@ def _clusters_by_task(
     return clusters
 
 
-def _with_readers(scores: PointScores) -> PointScores:
+def _set_reader_names(scores: PointScores) -> PointScores:
     """Return the scores with the names of the reader, if it was needed, and of each judge whose
     judgements were used."""
     names, was_needed = dict[str, None](), False
@@ -180,20 +181,19 @@ def _with_readers(scores: PointScores) -> PointScores:
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """Builds the scorers of a run's records: from the arms of its plan, or else from
-    points.yaml."""
+    """Builds the scorers of a run's records, from the arms of its plan or else from points.yaml."""
 
     folder: RunFolder
     plan: Plan | None = None
     plugins: tuple[str, ...] = ()
     reader: Stage | None = None
     judgements: JudgementsByRecord = field(default_factory=dict)
-    memory: ReadingMemory = field(default_factory=ReadingMemory)
+    memory: ReadingCache = field(default_factory=ReadingCache)
 
-    def record_scorer(self, point: PointRow) -> RecordScorer:
+    def make_record_scorer(self, point: PointRow) -> RecordScorer:
         """Return the scorer of one point's records. Raises RunError if a class cannot be built."""
-        if point.id in self.of_plan:
-            return self.of_plan[point.id]
+        if point.id in self.plan_scorers:
+            return self.plan_scorers[point.id]
         try:
             binder = Binder.for_run(self.folder.path, self.plugins)
             reader = self.reader or (binder.build(point.read) if point.read else Robust())
@@ -203,7 +203,7 @@ class ScoringTools:
         return RecordScorer(self.folder, reader, scorer, self.judgements, prices, self.memory)
 
     @cached_property
-    def of_plan(self) -> Mapping[str, RecordScorer]:
+    def plan_scorers(self) -> Mapping[str, RecordScorer]:
         """The scorers of the plan's arms by id, built from the plan's own objects rather than from
         points.yaml. Raises ConfigError."""
         if self.plan is None:

@@ -31,8 +31,8 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.marks import Mark
 
 LETTERS = frozenset(ascii_uppercase)
-"""Letters that count as answers, including those beyond a question's choices, which are wrong;
-other texts are not answers."""
+"""Letters that count as answers, including letters beyond a question's choices, which are wrong
+answers; other texts are not answers."""
 
 
 Samples = Mapping[str, SampleRow]
@@ -47,9 +47,9 @@ class PointScores:
     not asked.
 
     `contestant` and `task` are the labels of the point in tables. `samples` are rows by id.
-    `planned` is the number of samples that the run is to ask (None: all of `samples`). `scorer` is
+    `planned` is the number of samples that the run has to ask (None: all of `samples`). `scorer` is
     the task's own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point,
-    whole or cut after a turn. `older` is True if the point is not in the run's current plan.
+    whole or cut after a turn. `is_older` is True if the point is not in the run's current plan.
     `run_clusters` are the clusters of the run's samples, the same in all variants of a task.
     """
 
@@ -62,7 +62,7 @@ class PointScores:
     planned: int | None = None
     scorer: Scorer | None = None
     score: Callable[[Record, SampleRow], ScoredRecord] | None = None
-    older: bool = False
+    is_older: bool = False
     run_clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class PointScores:
         return ArmColumns.from_records(list(self.samples), self.scored)
 
     @cached_property
-    def all(self) -> list[ScoredRecord]:
+    def all_records(self) -> list[ScoredRecord]:
         """Every scored record of the point."""
         if isinstance(self.scored, ScoredColumns):
             return self._records
@@ -89,19 +89,19 @@ class PointScores:
 
     def count_by_words(self, verdict: Verdict) -> dict[Words, int]:
         """Count the records with a verdict by their `Words`, in order of first appearance."""
-        return self.columns.count_by_words(np.flatnonzero(self.columns.is_verdict(verdict)))
+        return self.columns.count_by_words(np.flatnonzero(self.columns.has_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
-        """Return one entry for each draw of the point; None for a missing record."""
+        """Return one scored record for each draw of the point, or None for a missing one."""
         by_draw = self.scored.get(sample, {})
         count = max(self.point.draws, 1 + max(by_draw, default=0))
         return [by_draw.get(draw) for draw in range(count)]
 
     @cached_property
-    def keyed(self) -> Samples:
-        """The samples that have a correct answer; metrics are computed over these."""
+    def keyed_samples(self) -> Samples:
+        """The samples that have a correct answer; metrics are computed over these samples."""
         rows = self.samples
-        if isinstance(rows, SampleRows) and rows.are_keyed:
+        if isinstance(rows, SampleRows) and rows.have_answers:
             return rows
         return {name: row for name, row in rows.items() if row.answer is not None}
 
@@ -117,15 +117,17 @@ class PointScores:
 
     @cached_property
     def first_rows(self) -> NDArray[np.intp]:
-        """The rows of the columns with the first draw of each sample with a correct answer, unless
-        FAILED or unjudged."""
+        """The rows of the columns with the first draw of each sample with a correct answer, except
+        draws that FAILED or are unjudged."""
         columns = self.columns
-        wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
-        is_keyed = np.array([name in self.keyed for name in columns.ids], bool)
+        wanted = (
+            ~columns.has_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
+        )
+        is_keyed = np.array([name in self.keyed_samples for name in columns.ids], bool)
         return np.flatnonzero(wanted & is_keyed[columns["sample"]])
 
     @cached_property
-    def firsts(self) -> Mapping[str, ScoredRecord]:
+    def first_records(self) -> Mapping[str, ScoredRecord]:
         """The records of `first_rows` by sample."""
         return {first.sample: first for first in self.columns.records(self.first_rows)}
 
@@ -133,24 +135,28 @@ class PointScores:
         """Return the scored record, or None if this arm has no such record."""
         return self.scored.get(record.sample, {}).get(record.draw)
 
-    def asked(self, sample: str) -> Sequence[ScoredRecord]:
+    def get_recorded_draws(self, sample: str) -> Sequence[ScoredRecord]:
         """Return the draws of a sample that have a record, in order."""
-        return self.draws_asked.get(sample, ())
+        return self.recorded_draws.get(sample, ())
 
     def accepts(self, row: SampleRow, answer: str) -> bool:
         """Return whether an answer is right; the sample must have a correct answer."""
         given = ReadResult(answer=answer)
         return compare_with_key(given, row, self.scorer).verdict is Verdict.RIGHT
 
-    def not_failed(self, sample: str) -> list[ScoredRecord]:
+    def get_successful_draws(self, sample: str) -> list[ScoredRecord]:
         """Return the draws of a sample that have a record and did not fail."""
-        return [scored for scored in self.asked(sample) if scored.verdict is not Verdict.FAILED]
+        return [
+            scored
+            for scored in self.get_recorded_draws(sample)
+            if scored.verdict is not Verdict.FAILED
+        ]
 
     @cached_property
-    def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
-        """The draws that have a record, in order, of every sample that has one."""
+    def recorded_draws(self) -> Mapping[str, Sequence[ScoredRecord]]:
+        """For every sample with records, the draws that have a record, in order."""
         asked = defaultdict[str, list[ScoredRecord]](list)
-        for row in self.columns.by_draw.tolist():
+        for row in self.columns.rows_by_draw.tolist():
             record = self._records[row]
             asked[record.sample].append(record)
         return dict(asked)
@@ -159,32 +165,32 @@ class PointScores:
         """Return the mean of `value` over the draws of each asked sample, without draws for which
         it is None."""
         means = {}
-        for name, asked in self.draws_asked.items():
+        for name, asked in self.recorded_draws.items():
             draws = [number for draw in asked if (number := value(draw)) is not None]
             if draws:
                 means[name] = fmean(draws)
         return means
 
     @cached_property
-    def comparable(self) -> Mapping[str, float]:
-        """The values of the samples for a paired test: those with a correct answer and at least one
-        draw that did not fail."""
+    def comparable_values(self) -> Mapping[str, float]:
+        """The values for a paired test, for samples with a correct answer and at least one draw
+        that did not fail."""
         columns = self.columns
-        wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged
+        wanted = ~columns.has_verdict(Verdict.FAILED) & ~columns.is_unjudged
         values = columns.means(columns["value"], wanted)
-        return {name: value for name, value in values.items() if name in self.keyed}
+        return {name: value for name, value in values.items() if name in self.keyed_samples}
 
     @cached_property
     def failure(self) -> str:
         """The most common failure if every answer failed; otherwise empty."""
         columns = self.columns
-        if not len(columns) or not columns.is_verdict(Verdict.FAILED).all():
+        if not len(columns) or not columns.has_verdict(Verdict.FAILED).all():
             return ""
         return find_commonest_failure(columns.count_by_words())
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:
-        """The name of each sample's cluster, the same in every arm and task of a run; see
+        """The name of each sample's cluster, which is the same in every arm and task of a run; see
         `get_cluster`."""
         if self.run_clusters:
             return self.run_clusters
@@ -198,8 +204,8 @@ class PointScores:
     def missing(self) -> int:
         """The number of draws of the planned samples that have no record.
 
-        If more samples were asked than are planned now, the planned ones are assumed to be those
-        with the fewest gaps.
+        If more samples were asked than are planned now, those with the fewest missing draws are
+        assumed to be the planned ones.
         """
         planned = len(self.samples) if self.planned is None else self.planned
         return self.columns.count_missing(planned, max(1, self.point.draws))
@@ -224,15 +230,15 @@ class PointScores:
 class RunScores:
     """The scores of a run folder: its points in the order of the plan, and the judgements used.
 
-    `older` are the labels of points that are not in the run's current plan and were not scored;
-    `older_draws` counts the records of draws that are not in it.
+    `older_labels` holds the labels of points that are not in the run's current plan and were not
+    scored; `older_draw_count` counts the records of draws that are not in that plan.
     """
 
     folder: RunFolder
     points: tuple[PointScores, ...]
     judged: Judgements = field(default_factory=Judgements)
-    older: tuple[str, ...] = ()
-    older_draws: int = 0
+    older_labels: tuple[str, ...] = ()
+    older_draw_count: int = 0
 
     def __repr__(self) -> str:
         return f"RunScores({self.name!r}, {len(self.points)} arms)"
@@ -265,8 +271,8 @@ class RunScores:
         yield from read_records_at(self.folder.path / "records.jsonl", sorted(begins))
 
     def records(self, holding: str = "") -> Iterator[tuple[PointScores, Record]]:
-        """Yield each record whose line contains the text `holding`, with every arm that reads it:
-        one, or more with other readers."""
+        """Yield each record whose line contains the text `holding`, with every arm that reads the
+        record (several arms if they differ in the reader)."""
         arms = defaultdict[str, list[PointScores]](list)
         for scores in self.points:
             arms[scores.point.records_id].append(scores)
@@ -285,9 +291,9 @@ class Metric:
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
     groups, as `unit` says. The metric is their mean unless `value` gives it, with `low` and `high`
     as its interval; paired tests use the units except those in `failed`. `slice` is a part of the
-    samples ("rows=3"), `groups` is the number of groups that a test compared, and `p` its result.
-    `clusters` names the cluster of units that are not independent; any other unit is a cluster of
-    its own.
+    samples ("rows=3"), `groups` is the number of groups that a test compared, and `p` is the
+    p-value of that test. `clusters` names the clusters of units that are not independent; any other
+    unit is a cluster of its own.
     """
 
     name: str
@@ -308,8 +314,8 @@ class Total:
     """A benchmark's total over its subtasks: `parts` maps each subtask to the metric that enters
     it; all are needed.
 
-    It is the unweighted mean of the subtasks, or if `pooled`, the mean over all their units as one
-    set.
+    It is the unweighted mean of the subtasks or, if `pooled` is true, the mean over the units of
+    all subtasks together.
     """
 
     metric: str
@@ -336,7 +342,7 @@ class Scorer(Protocol):
 
     @property
     def headlines(self) -> tuple[str, ...] | None:
-        """The metrics to show first (None: all)."""
+        """The metrics to show first; None stands for all metrics."""
         return None
 
     @property
@@ -345,8 +351,9 @@ class Scorer(Protocol):
         return str(getattr(self, "name", ""))
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Return the score of an answer to a sample with a correct answer: None compares as for any
-        task, and the verdict UNREADABLE means that the text is not an answer."""
+        """Return the score of an answer to a sample with a correct answer. None means that the
+        answer is compared as for any task; a score with the verdict UNREADABLE means that the text
+        is not an answer."""
         return None
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
@@ -358,8 +365,8 @@ class Scorer(Protocol):
         return {}
 
     def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
-        """Return the marks in the images for an answer that consists of boxes or points; None
-        stands for the correct answer."""
+        """Return the marks in the images for an answer that consists of boxes or points; if
+        `answer` is None, the marks for the correct answer."""
         return ()
 
     def guesser(self, samples: Samples) -> float | None:
@@ -369,8 +376,8 @@ class Scorer(Protocol):
 
 
 def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scorer | None:
-    """Return the scorer in a task's facts, built from its node if necessary; None if there is none.
-    Raises ConfigError."""
+    """Return the scorer in a task's facts, built from its node if necessary; None if the facts have
+    no scorer. Raises ConfigError."""
     named = facts.get("scorer")
     if not named:
         return None
@@ -422,5 +429,5 @@ def get_cluster(task: str, row: SampleRow) -> str:
 
     A sample with neither is its own cluster.
     """
-    shared = row.shared
+    shared = row.shared_cluster
     return f"{task}: {shared or row.id}" if not shared or shared.startswith("group ") else shared

@@ -28,7 +28,7 @@ def cohens_kappa(
     """Compute the agreement of two raters beyond that of independent raters with the same answer
     frequencies (Cohen 1960).
 
-    It is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError
+    Kappa is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError
     without items and for unequal lengths.
     """
     if len(answers) != len(others):
@@ -51,7 +51,7 @@ def fleiss_kappa(
     """Compute the agreement of any number of raters beyond chance (Fleiss 1971); `ratings` holds
     the answers of each rater.
 
-    It is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError for
+    Kappa is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError for
     fewer than two raters, without items, and for raters with unequal numbers of answers.
     """
     if len(ratings) < 2 or len({*map(len, ratings)}) > 1:
@@ -82,8 +82,9 @@ def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     return np.where(rest > 1e-12, (observed - chance) / np.where(rest > 1e-12, rest, 1.0), 1.0)
 
 
-def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
-    """Return the value of the most frequent answer, the mean at a tie, or 0 without answers."""
+def compute_majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
+    """Return the value of the most frequent answer; at a tie, the mean value of the tied answers;
+    without answers, 0."""
     counts = Counter(answer for answer in answers if answer is not None)
     if not counts:
         return 0.0
@@ -98,11 +99,11 @@ def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> 
     opposite orders.
 
     `gaps` are the paired differences of n units; their mean and spread stand for the population.
-    This is not how often halves of these units disagree, because such halves deviate from their
-    common mean in opposite directions. With z the mean over its clustered standard error, a half
-    ranks them wrongly with q = Phi(-z / sqrt 2), and two halves disagree with 2 q (1 - q), which is
-    at most one half, reached without a difference. The interval is computed from the limits of z.
-    Raises ValueError without units.
+    The result is not how often halves of these units disagree, because such halves deviate from
+    their common mean in opposite directions. With z the mean over its clustered standard error, a
+    half ranks them wrongly with q = Phi(-z / sqrt 2), and two halves disagree with 2 q (1 - q),
+    which is at most one half, reached without a difference. The interval is computed from the
+    limits of z. Raises ValueError without units.
     """
     data = np.asarray(gaps, float)
     sums, sizes = cluster_sums(data, clusters)

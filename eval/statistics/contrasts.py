@@ -22,8 +22,8 @@ from looktwice.eval.statistics.paired import sign_flip_p
 def mean_difference(
     gaps: ArrayLike, clusters: Clusters | None = None, strata: Clusters | None = None
 ) -> Estimate:
-    """Compute the mean of differences that do not come from pairs, such as contrasts of a sweep;
-    for pairs use `compare_paired`.
+    """Compute the mean of differences that are not paired, such as contrasts of a sweep; for paired
+    differences use `compare_paired`.
 
     The interval is the cluster bootstrap also used for paired differences; p is from the two-sided
     sign-flip test, which flips whole clusters. `strata` names the task of each difference, as for
@@ -37,12 +37,12 @@ def mean_difference(
 
 
 Cell = tuple[str, ...]
-"""One combination of a sweep: the level of every factor."""
+"""One combination of levels in a sweep: the level of every factor."""
 
 
 def contrast(cells: Sequence[Cell | None], changes: Mapping[int, tuple[str, str]]) -> Floats:
     """Return the weight of each cell in the joint effect of changing these factors beyond their
-    separate effects; all 0 if no combination has every cell.
+    separate effects; all weights are 0 if no combination has every cell.
 
     `changes` maps the index of a factor to (level, reference). For one factor the weighted sum is
     the value at the level less that at the reference, the main effect; for two it is the difference

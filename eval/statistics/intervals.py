@@ -1,7 +1,8 @@
 """Confidence intervals over clusters: samples that share a picture, a pair or a group.
 
-Shares have a closed form, Wilson's with an effective number of units (`share_interval`); measured
-numbers use Student's t (`mean_interval`); everything else uses a bootstrap of whole clusters.
+The interval of a share has a closed form, Wilson's with an effective number of units
+(`share_interval`); that of a measured number uses Student's t (`mean_interval`); all others use a
+bootstrap of whole clusters.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-RESAMPLES = 10_000
-MAX_KINDS, FEW_RESAMPLES = 500, 1_000  # with more kinds of clusters, fewer resamples are drawn
-LEVEL = 0.95
-PRIOR_CLUSTERS = 12  # clusters of equal values added in the estimate of a design effect
-Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+RESAMPLE_COUNT = 10_000
+MAX_CLUSTER_KINDS, FEW_RESAMPLES = (
+    500,
+    1_000,
+)  # with more kinds of clusters, fewer resamples are drawn
+CONFIDENCE_LEVEL = 0.95
+PRIOR_CLUSTER_COUNT = 12  # clusters of equal values added in the estimate of a design effect
+Z = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -56,7 +60,7 @@ class Estimate:
 
 
 def _number_levels(values: NDArray[Any]) -> Codes:
-    """Return the index of each value among the sorted distinct values, as the inverse of
+    """Return the index of each value among the sorted distinct values, like the inverse of
     `np.unique` but several times as fast."""
     if values.dtype.kind in "iu" and len(values) and values.min() >= 0:
         count = int(values.max()) + 1
@@ -69,8 +73,8 @@ def _number_levels(values: NDArray[Any]) -> Codes:
 
 
 def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
-    """Number the clusters 0, 1, 2 ... and return the number of each of n values; with None, each
-    value is its own cluster.
+    """Number the clusters 0, 1, 2 ... and return the cluster number of each of n values; if
+    `clusters` is None, each value is its own cluster.
 
     Raises ValueError if the numbers of clusters and values differ, and without values.
     """
@@ -105,12 +109,12 @@ def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Flo
 
 
 def resampled_means(
-    sums: Floats, sizes: Floats, weights: Floats | None = None, *, resamples: int = RESAMPLES
+    sums: Floats, sizes: Floats, weights: Floats | None = None, *, resamples: int = RESAMPLE_COUNT
 ) -> Floats:
     """Return the means of `resamples` samples of as many clusters, drawn with replacement, with one
     column for each of `sums`.
 
-    `weights`, whole or half numbers, are how often each cluster counts. Clusters with equal sums
+    `weights`, whole or half numbers, state how often each cluster counts. Clusters with equal sums
     and sizes are counted together, so that a sample is one draw from a multinomial: right and wrong
     answers give few kinds of clusters. With more than 500 kinds, at most 1,000 resamples are drawn.
     """
@@ -122,7 +126,7 @@ def resampled_means(
     kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)
     kinds[kind] = columns
     random, drawn = np.random.default_rng(0), round(counts.sum())
-    if len(kinds) <= MAX_KINDS:
+    if len(kinds) <= MAX_CLUSTER_KINDS:
         totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
     else:
         # a weight of one half gives one row
@@ -136,7 +140,7 @@ def student_quantile(freedom: float) -> float:
     """Return Student's quantile for a 95 % interval with this many degrees of freedom."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE_LEVEL / 2))
 
 
 def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
@@ -160,8 +164,8 @@ def bootstrap_statistic(
     """Compute a statistic from the means of columns (n values, columns), with its cluster bootstrap
     interval. The statistic lies between `least` and 1.
 
-    `statistic` returns a number for each row of means. With a single cluster the interval is the
-    whole range.
+    `statistic` returns a number for each row of means. With a single cluster, the interval is the
+    whole range of the statistic.
     """
     sums, sizes = cluster_sums(columns, clusters)
     value = float(statistic(columns.mean(axis=0)[None])[0])
@@ -176,18 +180,18 @@ def bootstrap_mean(
     clusters: Clusters | None = None,
     *,
     floor: float = 0.0,
-    resamples: int = RESAMPLES,
+    resamples: int = RESAMPLE_COUNT,
     strata: Clusters | None = None,
 ) -> Estimate:
     """Compute the mean of values in `floor`..1 with its deterministic cluster bootstrap interval.
 
-    Before resampling, half a value at `floor`, half a value at 1 and one in the middle are added,
-    each as its own cluster: otherwise equal values would have an interval of zero width, and few
-    different values one that is too narrow. For paired right or wrong answers this is half an item
-    in each cell of their table (Agresti and Min 2005). If clusters hold several values, each added
-    value counts as many of them as `_estimate_design_effect` returns. If all values are equal, the
-    interval includes the case that some clusters lie at a limit: the share that Wilson's upper
-    limit allows after zero events, 7.4 points after 48 equal pairs. `strata` names the task
+    Before resampling, half a value at `floor`, half a value at 1 and one value in the middle are
+    added, each as its own cluster: otherwise equal values would have an interval of zero width, and
+    few different values one that is too narrow. For paired right or wrong answers this is half an
+    item in each cell of their table (Agresti and Min 2005). If clusters hold several values, each
+    added value counts as many of them as `_estimate_design_effect` returns. If all values are
+    equal, the interval includes the case that some clusters lie at a limit: the share that Wilson's
+    upper limit allows after zero events, 7.4 points after 48 equal pairs. `strata` names the task
     of each value: values vary around the mean of their task, so that tasks with different means do
     not widen the interval. The mean is that of the given values alone, which may lie beyond the
     limits. Raises ValueError without values.
@@ -198,7 +202,7 @@ def bootstrap_mean(
     sums, sizes = cluster_sums(varying, clusters)
     weight = _estimate_design_effect(varying - mean, sums - sizes * mean, sizes)
     # graded values would make many kinds
-    sums = np.round(sums, 2) if len(sums) > MAX_KINDS else sums
+    sums = np.round(sums, 2) if len(sums) > MAX_CLUSTER_KINDS else sums
     shift = mean - fsum(sums.tolist()) / len(data)
     means = resampled_means(
         np.append(sums, weight * np.array([floor, (floor + 1) / 2, 1.0])),
@@ -220,11 +224,11 @@ def bootstrap_mean(
 def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
     """Estimate the design effect: how many values of a cluster are worth one independent value.
 
-    `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
-    effect is 1 if each value is its own cluster. Its estimate has as many degrees of freedom as the
-    fourth moments of the sums leave, plus `PRIOR_CLUSTERS` for clusters of equal values. Without
-    these, the estimate and the interval would both be too small if few clusters differ and the
-    most variable ones happen to be missing.
+    `off` holds the deviations of the values from the mean, `sums` the sums of these deviations in
+    each cluster. The design effect is 1 if each value is its own cluster. Its estimate has as many
+    degrees of freedom as the fourth moments of the sums leave, plus `PRIOR_CLUSTER_COUNT` for
+    clusters of equal values. Without these, the estimate and the interval would both be too small
+    if few clusters differ and the most variable ones happen to be missing.
     """
     whole = square_sum(sizes) / float(sizes.sum())
     squares = square_sum(off)
@@ -232,7 +236,7 @@ def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
         return whole
     effect = min(whole, max(1.0, square_sum(sums) / squares))
     freedom = _degrees_of_freedom(np.square(sums), len(sizes) - 1.0)
-    return float((freedom * effect + PRIOR_CLUSTERS * whole) / (freedom + PRIOR_CLUSTERS))
+    return float((freedom * effect + PRIOR_CLUSTER_COUNT * whole) / (freedom + PRIOR_CLUSTER_COUNT))
 
 
 def _degrees_of_freedom(squares: Floats, most: float) -> float:
@@ -266,8 +270,8 @@ def _center_strata(
 
 
 class Stratum(NamedTuple):
-    """The values in 0..1 of one task, the names of their clusters (None: each its own), its weight
-    and its centre.
+    """The values in 0..1 of one task, the names of their clusters (None: each value is its own
+    cluster), the weight of the task, and the centres of the deviations.
 
     A cluster name means the same cluster in all strata: a picture that two tasks ask about, or a
     question asked twice. `centre` is the centre of each value's deviation, if it is not their mean:
@@ -284,9 +288,9 @@ def wilson(total: float, n: float) -> tuple[float, float]:
     """Compute Wilson's score interval (Wilson 1927) for a share of `total` out of `n` independent
     units, each in 0..1.
 
-    Equal to scipy's `binomtest(...).proportion_ci(method="wilson")`, except that n may be an
-    effective number. Results use `share_interval` instead. Raises ValueError for n <= 0 or a total
-    outside 0..n.
+    The result equals that of scipy's `binomtest(...).proportion_ci(method="wilson")`, except that n
+    may be an effective number. Results use `share_interval` instead. Raises ValueError for n <= 0
+    or a total outside 0..n.
     """
     if n <= 0 or not -1e-9 <= total <= n + 1e-9:
         raise ValueError(f"a share needs n > 0 and 0 <= total <= n, found total={total}, n={n}")
@@ -326,14 +330,15 @@ def share_interval(
 
 
 def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
-    """Compute the weighted mean of the means of strata, with its interval from their limits and
-    correlations (MOVER).
+    """Compute the weighted mean of the means of strata, with an interval from the limits and
+    correlations of the strata (MOVER).
 
     With means p_i, limits (l_i, u_i), weights w_i and correlations r_ij the lower limit is mean -
     sqrt(sum_ij w_i w_j r_ij (p_i - l_i) (p_j - l_j)), and the upper accordingly (Zou 2007; Zou and
     Donner 2008). The r_ij are the correlations of the sums of shared clusters: 0 if no cluster is
-    shared, and 1 if some are but the values of one stratum are all equal. For a single stratum it
-    equals `share_interval`. Raises ValueError as that does, and without strata.
+    shared, and 1 if some are but the values of one stratum are all equal. For a single stratum, the
+    result is that of `share_interval`. Raises ValueError in the same cases as `share_interval`, and
+    without strata.
     """
     if not strata:
         raise ValueError("a mean of shares needs at least one stratum")
@@ -383,7 +388,7 @@ def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
     """Number the clusters across all strata, and find the sets of strata that share clusters,
     directly or through others.
 
-    Returns the cluster numbers of the values of each stratum, and each cluster's set number.
+    Returns the cluster numbers of the values in each stratum, and the number of each cluster's set.
     """
     numbers, whole = dict[object, int](), list[Codes]()
     for number, stratum in enumerate(strata):
@@ -399,7 +404,7 @@ def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
     return whole, np.asarray(sets[owners])
 
 
-MAX_UNSCALED = 1e100
+MAX_UNSCALED_SIZE = 1e100
 """Larger numbers are scaled down before they are summed or squared, because their squares exceed
 the range of floats."""
 
@@ -415,7 +420,7 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
     """Compute the 95 % t interval of a mean over clusters; (None, None) if the values do not vary,
     or if a limit exceeds the range of floats.
 
-    It stays within 0..1 if all values do, as shares do.
+    The interval stays within 0..1 if all values do.
     """
     scale = find_scale(values)
     numbers = np.array(values, float) / scale
@@ -434,7 +439,7 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
 
 
 def find_scale(values: Sequence[float]) -> float:
-    """Return the divisor to apply before values are summed or squared: 1, or the largest value if
-    it is very large."""
+    """Return the number by which values must be divided before they are summed or squared: 1, or
+    the largest absolute value if that is very large."""
     largest = max(map(abs, values), default=0.0)
-    return float(largest) if largest > MAX_UNSCALED else 1.0
+    return float(largest) if largest > MAX_UNSCALED_SIZE else 1.0

@@ -1,5 +1,5 @@
-"""Comparisons of contestants on the same units: differences of two, exact tests, corrections for
-multiple tests, the matrix of all values, and the detectable difference.
+"""Comparisons of contestants on the same units: differences between two contestants, exact tests,
+corrections for multiple tests, the matrix of all values, and the smallest detectable difference.
 
 Does not import scipy.stats, which takes a second to load.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from looktwice.eval.statistics.intervals import (
-    LEVEL,
+    CONFIDENCE_LEVEL,
     Clusters,
     Codes,
     Estimate,
@@ -34,8 +34,8 @@ from looktwice.eval.statistics.intervals import (
     square_sum,
 )
 
-MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
-ALPHA, POWER = 1 - LEVEL, 0.8
+MCNEMAR_TEST, SIGN_FLIP_TEST = "exact McNemar", "sign flips of clusters"
+ALPHA, POWER = 1 - CONFIDENCE_LEVEL, 0.8
 MIN_NORMAL_COUNT = 1000  # with more differences, the normal approximation is accurate
 
 Line = TypeVar("Line")
@@ -50,8 +50,8 @@ def mcnemar_p(better: int, worse: int) -> float:
     fair coin split at least as unevenly, in either direction.
 
     It tests the mean difference only if each sample is right or wrong: for graded values,
-    `compare_paired` flips signs. It uses integers, so that a p such as 29/128 is rounded equally on
-    every machine.
+    `compare_paired` flips signs. The computation uses integers, so that a p-value such as 29/128 is
+    rounded in the same way on every machine.
     """
     n, fewer = better + worse, min(better, worse)
     if n > 10_000:
@@ -76,10 +76,10 @@ def sign_flip_p(gaps: Sequence[float]) -> float:
     """Compute the probability that the sum of the differences is at least as far from 0 under
     random signs (Fisher's randomisation test).
 
-    Up to 13 non-zero differences, all signs are enumerated; beyond that, 10000 are drawn, always
-    the same; beyond 10000 differences, the sum is taken as normal. Signs are assigned to the sorted
-    sizes, so that p depends neither on the order of the differences nor on which side is
-    subtracted.
+    For up to 13 non-zero differences, all combinations of signs are enumerated; for more, 10000
+    combinations are drawn, always the same ones; for more than 10000 differences, the sum is
+    assumed to be normal. Signs are assigned to the sorted sizes, so that p depends neither on the
+    order of the differences nor on which side is subtracted.
     """
     sizes = np.sort(np.abs(gaps))
     moved = sizes[sizes > 1e-9]
@@ -122,8 +122,8 @@ def _restore_order(stepped: Floats, order: Codes) -> list[float]:
 def correct(
     lines: Sequence[Line], p: Callable[[Line], float | None], family: Callable[[Line], Hashable]
 ) -> list[Line]:
-    """Return the lines, dataclasses, with `p_holm` and `p_bh` set by correcting p within each
-    family; a line whose p is None stays unchanged."""
+    """Return the lines, which are dataclasses, with `p_holm` and `p_bh` set by correcting p within
+    each family; a line whose p is None stays unchanged."""
     families = defaultdict[Hashable, dict[int, float]](dict)
     for place, line in enumerate(lines):
         if (tested := p(line)) is not None:
@@ -148,7 +148,7 @@ def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Test whether values depend on their group (Kruskal-Wallis); return the effect size
     H/(n - 1) in 0..1, and p.
 
-    Groups without values are left out; if all values are equal, there is no effect and p is 1.
+    Groups without values are left out; if all values are equal, the effect is 0 and p is 1.
     """
     filled = list(filter(len, groups))
     sizes = np.array(list(map(len, filled)))
@@ -192,17 +192,18 @@ def compare_paired(
     digest = hashlib.blake2b(digest_size=16)
     for part in (mine, theirs, codes, tasks):
         digest.update(b"none" if part is None else part.tobytes())
-    if (known := _KNOWN.get(digest.digest())) is not None:
+    if (known := _COMPARISON_CACHE.get(digest.digest())) is not None:
         return known
-    if len(_KNOWN) >= MAX_KNOWN:
-        _KNOWN.clear()
-    estimate = _KNOWN[digest.digest()] = _compare_paired(mine, theirs, codes, tasks)
+    if len(_COMPARISON_CACHE) >= MAX_CACHED_COMPARISONS:
+        _COMPARISON_CACHE.clear()
+    estimate = _COMPARISON_CACHE[digest.digest()] = _compare_paired(mine, theirs, codes, tasks)
     return estimate
 
 
-_KNOWN: dict[bytes, Estimate] = {}
-"""A cache of comparisons by the digest of their inputs, because tables and pages repeat them."""
-MAX_KNOWN = 10_000
+_COMPARISON_CACHE: dict[bytes, Estimate] = {}
+"""A cache of comparisons, by the digest of their inputs, because tables and pages repeat the same
+comparisons."""
+MAX_CACHED_COMPARISONS = 10_000
 
 
 def _compare_paired(
@@ -216,15 +217,15 @@ def _compare_paired(
     return replace(
         mean,
         p=mcnemar_p(better, worse) if exact else sign_flip_p(sums.tolist()),
-        test=MCNEMAR if exact else FLIP,
+        test=MCNEMAR_TEST if exact else SIGN_FLIP_TEST,
         better=better,
         worse=worse,
-        detectable=minimum_detectable(sums * mean.clusters / mean.n),
+        detectable=compute_detectable_difference(sums * mean.clusters / mean.n),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Values(Generic[Arm, Unit]):
+class ValueMatrix(Generic[Arm, Unit]):
     """The value of each arm on each unit: `value` is (arms, units) in 0..1, and NaN if an arm
     failed, was not asked, or there is no correct answer.
 
@@ -245,7 +246,7 @@ class Values(Generic[Arm, Unit]):
         arms: Mapping[Arm, Mapping[Unit, float]],
         clusters: Mapping[Unit, Hashable],
         task: Callable[[Unit], Hashable] | None = None,
-    ) -> Values[Arm, Unit]:
+    ) -> ValueMatrix[Arm, Unit]:
         """Build the matrix from the values by unit of each arm, with units in the order in which
         they first appear.
 
@@ -268,7 +269,7 @@ class Values(Generic[Arm, Unit]):
         rows = [self[arm] for arm in arms] if arms else self.value
         return np.asarray(~np.isnan(rows).any(axis=0))
 
-    def where(self, wanted: NDArray[np.bool_]) -> Values[Arm, Unit]:
+    def where(self, wanted: NDArray[np.bool_]) -> ValueMatrix[Arm, Unit]:
         """Select the units of a boolean mask, (units,)."""
         units = tuple(compress(self.units, wanted))
         return replace(
@@ -279,19 +280,21 @@ class Values(Generic[Arm, Unit]):
             strata=None if self.strata is None else self.strata[wanted],
         )
 
-    def by(self, part: Callable[[Unit], Part]) -> dict[Part, Values[Arm, Unit]]:
+    def split_by(self, part: Callable[[Unit], Part]) -> dict[Part, ValueMatrix[Arm, Unit]]:
         """Split the matrix by `part` of each unit, such as its task."""
         names = [*map(part, self.units)]
         parts = dict.fromkeys(names)
         return {part: self.where(np.array([name == part for name in names])) for part in parts}
 
     def mean(self, arm: Arm) -> Estimate | None:
-        """Return an arm's mean with its interval (`share_interval`), or None without values."""
+        """Return an arm's mean with its interval (`share_interval`), or None if the arm has no
+        values."""
         own = self.where(self.valid_mask(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 
     def compare_arms(self, arm: Arm, other: Arm) -> Estimate | None:
-        """Compare two arms on their common units (`compare_paired`); None without any."""
+        """Compare two arms on their common units (`compare_paired`); return None without common
+        units."""
         both = self.where(self.valid_mask(arm, other))
         if not both.units:
             return None
@@ -309,16 +312,16 @@ def _order_values(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequen
     return [values.get(unit, np.nan) for unit in units]
 
 
-def minimum_detectable(gaps: ArrayLike) -> float:
+def compute_detectable_difference(gaps: ArrayLike) -> float:
     """Return the smallest mean difference that the exact test detects with 80 % power, for n
     independent differences with the spread of `gaps`.
 
     For right or wrong answers the test is McNemar's. The number of differing units is binomial with
-    the observed share, and so is the larger side among them; if even all of them on one side would
-    be too few, more units would have to differ. Other differences count as the number of equal ones
-    that matches their second and fourth moments. With more than 1,000 differing units the normal
-    approximation is used: the solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the
-    mean square s^2 (Connor 1987). At most 1.
+    the observed share, and so is the larger side among them; if they would be too few even with all
+    of them on one side, more units have to differ. Differences of unequal size count as the number
+    of equally large ones that matches their second and fourth moments. With more than 1,000
+    differing units the normal approximation is used: the solution for d of n = (z_a s + z_b
+    sqrt(s^2 - d^2))^2 / d^2 with the mean square s^2 (Connor 1987). At most 1.
     """
     squares = np.square(gaps, dtype=float)
     n, total = len(squares), float(squares.sum())
@@ -361,7 +364,7 @@ def _exact_power(n: int, differing: float, difference: float) -> float:
 @lru_cache(maxsize=64)
 def _largest_minority(n: int) -> Codes:
     """Return, for 0 to n differing pairs, the largest count on the smaller side that is still
-    significant, or -1."""
+    significant, or -1 if no count is."""
     from scipy.special import bdtr
 
     largest, most = np.full(n + 1, -1), -1

@@ -1,4 +1,5 @@
-"""Parsing of table cells that hold choices and answers, in a column each or in one string."""
+"""Parsing of table cells that hold choices and answers, either in separate columns or in one
+string."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from typing import Any
 from looktwice.eval.tasks.cells import Row, as_list, as_options, as_text, find_letter
 
 HIDDEN_CELLS = ("hidden", "nan", "none", "")
-"""Contents of an answer cell that mean a hidden answer."""
+"""Contents of an answer cell that mean that the answer is hidden."""
 
 
 def find_lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of choices with one letter each: A, B ..., or `choice_a`, `Option B` and
-    so on, up to the first missing letter."""
+    """Return the columns that hold one choice each, named by letters: A, B ..., or `choice_a`,
+    `Option B` and so on, up to the first missing letter."""
     available = [*names]
     for stem in ("", "choices?", "options?"):
         pattern = re.compile(rf"{stem}[ _./-]?([a-z])", re.I)
@@ -29,8 +30,8 @@ def find_lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the choices of a row, from one column with a list or one column each, without empty
-    cells at the end. Raises ValueError."""
+    """Return the choices of a row, from one column with a list or from one column per choice,
+    without trailing empty cells. Raises ValueError."""
     if len(columns) == 1:
         cells = as_options(row.get(columns[0])) or [""]
     else:  # in separate columns, "[0, 1]" is one choice, an interval
@@ -49,10 +50,10 @@ LETTER_PATTERNS = (
     r"(?:^|[\s,;])(?:\*\*)?[(\[]?([A-Z])[)\].:]+(?:\*\*)?\s",
     r"(?:^|\n)[(\[]([A-Z])[)\]]",
 )
-"""Patterns of the letters before choices, tried in this order."""
+"""Patterns of the letter before a choice, tried in this order."""
 
 
-def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
+def split_lettered_choices(text: str) -> tuple[str, tuple[str, ...]]:
     """Split a text into the part before its lettered choices and these choices: "(A) red (B) blue",
     or lines such as "A. red".
 
@@ -71,12 +72,12 @@ def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def read_answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
-    """Return the correct answer of a row: a letter if there are choices, otherwise its text; None
-    if it is hidden.
+    """Return the correct answer of a row: a letter if there are choices, otherwise the answer's
+    text; None if it is hidden.
 
-    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, as
-    both ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts
-    from there. Raises ValueError for anything else.
+    With choices, the cell may hold a letter ("B", "(b)", "B."), as the text of the choice, as both
+    ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts from
+    there. Raises ValueError for anything else.
     """
     answers = [cell] if as_text(cell).strip() in choices else as_list(cell)
     if choices and len(answers) > 1:

@@ -1,11 +1,12 @@
-"""Interface of a benchmark: items in a fixed order, and the facts that tables list about them.
+"""Interface of a benchmark: items in a fixed order, and the facts that tables list about the
+benchmark.
 
-To add one without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table), `Tsv`
-(VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in a file
-of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
-`facts`; name it in one line of `__init__.pyi`. For a table of questions, derive it from
-`table_task.TableTask`, as `own_tables.py` does; its own metrics go into a `Scorer` that its facts
-name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
+To add a benchmark without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV
+table), `Tsv` (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen
+dataclass in a file of this room whose fields are its settings, which iterates over `Item`s and has
+`__len__` and `facts`; name it in one line of `__init__.pyi`. For a table of questions, derive it
+from `table_task.TableTask`, as `own_tables.py` does; its own metrics go into a `Scorer` that its
+facts name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Facts:
     """The facts about a task that every table lists: split, label version, applicable errata, and a
     note.
 
-    `revision` identifies the files (a hash or a commit); `left_out` says which rows are not asked
-    and why, starting with their number; `scorer` is the benchmark's own scorer
-    (`eval.scoring.Scorer`), or its node.
+    `revision` identifies the files (a hash or a commit); `left_out` states how many rows are not
+    asked, which ones and why; `scorer` is the benchmark's own scorer (`eval.scoring.Scorer`), or
+    its node.
     """
 
     split: str = ""
@@ -65,7 +66,7 @@ class Subset:
     `per` names a meta field, or is "answer". Items that share the value of the field `whole`, such
     as the questions of one image or pair, are selected together, and `n` counts these groups. The
     selection depends only on ids and `seed`, so it is stable when other items are added or removed,
-    and a larger `n` contains a smaller one. `n` None keeps everything.
+    and a larger `n` contains a smaller one. If `n` is None, everything is kept.
     """
 
     n: int | None = None
@@ -135,8 +136,8 @@ def make_random_order(name: str, seed: int) -> bytes:
 
 
 class Task(Protocol):
-    """A frozen dataclass whose fields are its settings. Iterating yields its items lazily, in the
-    same order every time.
+    """A frozen dataclass whose fields are its settings. Iterating yields the task's items lazily,
+    in the same order every time.
 
     Images are handles that are read when a stage needs them, so iterating is cheap. Raises
     TaskError if the data cannot be used; an unreadable image fails only its own sample.
@@ -150,8 +151,9 @@ class Task(Protocol):
     def __iter__(self) -> Iterator[Item]: ...
 
 
-class MadeTask(ABC):
-    """A task that generates its questions one by one, each from its number and the settings alone.
+class GeneratedTask(ABC):
+    """A task that generates its questions one by one, each from nothing but its number and the
+    settings.
 
     A question can be generated without the others, so a finished run need not generate them again.
     A subclass defines a question's id (`_id`) and content (`_item`).
@@ -161,15 +163,15 @@ class MadeTask(ABC):
     subset: Subset
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._selected_numbers)
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the questions in order, each generated when it is needed."""
-        return map(self._item, self._chosen)
+        return map(self._item, self._selected_numbers)
 
     def item(self, sample_id: str) -> Item | None:
         """Return the question with this id, or None."""
-        number = self._numbers.get(sample_id)
+        number = self._number_by_id.get(sample_id)
         return None if number is None else self._item(number)
 
     @property
@@ -183,18 +185,20 @@ class MadeTask(ABC):
     @abstractmethod
     def _item(self, number: int) -> Item: ...
 
-    def _known(self, number: int) -> Fields:
-        """Return the fields of a question by which a subset may select it."""
+    def _get_known_fields(self, number: int) -> Fields:
+        """Return the fields by which a subset may select a question."""
         return {}
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {self._id(number): number for number in self._chosen}
+    def _number_by_id(self) -> dict[str, int]:
+        return {self._id(number): number for number in self._selected_numbers}
 
     @cached_property
-    def _chosen(self) -> Sequence[int]:
+    def _selected_numbers(self) -> Sequence[int]:
         """The numbers of the selected questions."""
-        fields = self._known if self.subset.per or self.subset.whole else lambda number: {}
+        fields = (
+            self._get_known_fields if self.subset.per or self.subset.whole else lambda number: {}
+        )
         return self.subset.choose([(self._id(n), fields(n)) for n in range(self.n)])
 
 
@@ -223,7 +227,8 @@ def check_items(task: Task) -> Iterator[Item]:
 
 
 def count_items(task: Task) -> int:
-    """Return the number of items of a task. Raises TaskError if `__len__` does not return one."""
+    """Return the number of items of a task. Raises TaskError if `__len__` does not return a
+    number."""
     try:
         return len(task)
     except TaskError:
@@ -236,34 +241,34 @@ def count_items(task: Task) -> int:
 
 def find_item(task: Task, sample_id: str) -> Item | None:
     """Return the item with this id, or None. Raises TaskError."""
-    if isinstance(task, MadeTask):
+    if isinstance(task, GeneratedTask):
         return task.item(sample_id)
     return next((item for item in task if item.sample.id == sample_id), None)
 
 
 # if a larger share of rows is faulty, the file or the settings are wrong rather than the rows
 MAX_FAULTY_SHARE = 0.1
-MAX_IN_FACTS = 10  # reasons shown in a report
-MAX_IN_ERROR = 20  # reasons shown in an error
+MAX_REASONS_IN_FACTS = 10  # reasons shown in a report
+MAX_REASONS_IN_ERROR = 20  # reasons shown in an error
 VARIABLE_PARTS_PATTERN = re.compile(
     r"\d+|'[^']*'|, "
 )  # parts that differ between errors of one kind
-MAX_ALIKE = 2  # similar errors shown after the first; more are only counted
+MAX_SIMILAR_REASONS = 2  # similar errors shown after the first; more are only counted
 
 
 @dataclass
 class RowErrors:
-    """The unusable parts of one source, with reasons; `units` names these parts, such as "rows" or
-    "images".
+    """The unusable parts of one source and the reasons; `units` names these parts, such as "rows"
+    or "images".
 
-    A task that leaves faulty rows out calls `check_share` at the end and puts `sentences` into its
+    A task that leaves out faulty rows calls `check_share` at the end and puts `sentences` into its
     facts; a task that accepts no faulty row calls `raise_any`.
     """
 
     source: object = ""
     units: str = "rows"
-    found: list[str] = field(default_factory=list)
-    ids: dict[str, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    row_by_id: dict[str, int] = field(default_factory=dict)
 
     @property
     def unit(self) -> str:
@@ -271,18 +276,18 @@ class RowErrors:
         return self.units.removesuffix("s")
 
     def clear(self) -> None:
-        """Discard the errors of an interrupted reading."""
-        self.found, self.ids = [], {}
+        """Discard the errors from an interrupted read."""
+        self.reasons, self.row_by_id = [], {}
 
     def add(self, where: int | str, why: object) -> None:
-        """Collect an error of the row with this number, or of the file with this name."""
-        self.found.append(
+        """Add an error about the row with this number, or the file with this name."""
+        self.reasons.append(
             f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}"
         )
 
     def repeats(self, row: int, identifier: str) -> bool:
         """Return whether an earlier row has this id; if so, collect the later row as an error."""
-        first = self.ids.setdefault(identifier, row)
+        first = self.row_by_id.setdefault(identifier, row)
         if first != row:
             self.add(
                 row, f"{self.unit} {first} already has the id {identifier!r}; ids must be unique"
@@ -290,26 +295,28 @@ class RowErrors:
         return first != row
 
     def check_share(self, total: int) -> None:
-        """Raise TaskError with the first errors if no part is usable, or more than a tenth is
-        unusable."""
+        """Raise TaskError with the first errors if no part is usable, or if more than a tenth of
+        the parts are unusable."""
         if total == 0:
             raise TaskError(f"{self.source} has no {self.units}, or the settings select none")
-        if len(self.found) >= total or len(self.found) > max(1, MAX_FAULTY_SHARE * total):
-            summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
+        if len(self.reasons) >= total or len(self.reasons) > max(1, MAX_FAULTY_SHARE * total):
+            summary = f"{self.source}: {len(self.reasons)} of {total} {self.units} cannot be used"
             summary += " (the first is row 0)" * (self.units == "rows")
-            raise TaskError("\n  ".join([summary, *self._format_first(MAX_IN_FACTS)]))
+            raise TaskError("\n  ".join([summary, *self._format_first(MAX_REASONS_IN_FACTS)]))
 
     def raise_any(self) -> None:
         """Raise TaskError with the first twenty errors, if there are any."""
-        if self.found:
-            count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
+        if self.reasons:
+            count = "1 fault" if len(self.reasons) == 1 else f"{len(self.reasons)} faults"
             raise TaskError(
-                "\n  ".join([f"{self.source}: {count}", *self._format_first(MAX_IN_ERROR)])
+                "\n  ".join([f"{self.source}: {count}", *self._format_first(MAX_REASONS_IN_ERROR)])
             )
 
     def make_empty_error(self, where: Path, wanted: str) -> TaskError:
-        """Return the error to raise if nothing can be used."""
-        return TaskError("\n  ".join([f"{where}: {wanted}", *self._format_first(MAX_IN_FACTS)]))
+        """Return the error to raise if no part can be used."""
+        return TaskError(
+            "\n  ".join([f"{where}: {wanted}", *self._format_first(MAX_REASONS_IN_FACTS)])
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -317,19 +324,23 @@ class RowErrors:
         empty if no part is left out."""
         of = f" of {self.source}" if self.source else ""
         return (
-            (f"{len(self.found)} {self.units}{of} left out", *self._format_first(MAX_IN_FACTS))
-            if self.found
+            (
+                f"{len(self.reasons)} {self.units}{of} left out",
+                *self._format_first(MAX_REASONS_IN_FACTS),
+            )
+            if self.reasons
             else ()
         )
 
     def _format_first(self, limit: int) -> list[str]:
-        """Return the first lines, merging lines that differ only in numbers and quoted words."""
+        """Return the first few lines, merging lines that differ only in numbers and quoted
+        words."""
         kinds, lines = defaultdict[str, list[str]](list), list[str]()
-        for line in self.found:
+        for line in self.reasons:
             kinds[VARIABLE_PARTS_PATTERN.sub("", line)].append(line)
-        for line in self.found:
+        for line in self.reasons:
             first, *others = kinds[VARIABLE_PARTS_PATTERN.sub("", line)]
-            if len(others) <= MAX_ALIKE:
+            if len(others) <= MAX_SIMILAR_REASONS:
                 lines.append(line)
             elif line is first:
                 lines.append(f"{line} ({len(others)} more like this)")
@@ -338,8 +349,8 @@ class RowErrors:
 
 
 def suggest_among(word: str, among: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: a similar name, if there is one, and all
-    known names."""
+    """Return the end of a sentence about an unknown name: it suggests a similar name, if there is
+    one, and lists all known names."""
     return f"{suggest_name(word, names := tuple(among))} There are {', '.join(names)}"
 
 

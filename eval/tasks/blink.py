@@ -1,5 +1,5 @@
-"""BLINK (Fu et al., 2024) from its official parquet files, one folder for each of its fourteen
-tasks, and its totals."""
+"""BLINK (Fu et al., 2024), read from its official parquet files, one folder for each of its
+fourteen tasks, and its total scores."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BlinkScorer(Scorer):
     headlines = ("blink_macro",)
 
 
-WORD_COLUMNS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
+TEXT_COLUMNS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
 IMAGE_COLUMNS = ("image_1", "image_2", "image_3", "image_4")
 ERRATA = {
     "Relative_Reflectance": (
@@ -102,7 +102,7 @@ class Blink(TableTask):
     hub: str = ""
     revision: str = ""
 
-    whole = True
+    every_row_required = True
 
     def __post_init__(self) -> None:
         if self.path is None:
@@ -116,7 +116,7 @@ class Blink(TableTask):
             raise TaskError(
                 f"there is no folder {folder}; `path` must be the folder of BLINK's task folders"
             )
-        present = self._present
+        present = self._folder_names
         if self.name not in (*present, *TASK_NAMES):
             hint = suggest_name(self.name, {*TASK_NAMES, *present})
             raise TaskError(
@@ -125,13 +125,13 @@ class Blink(TableTask):
             )
 
     @property
-    def _present(self) -> list[str]:
+    def _folder_names(self) -> list[str]:
         """The names of the folders in `path`."""
         return sorted(entry.name for entry in Path(self.path or "").iterdir() if entry.is_dir())
 
     def require_present(self) -> None:
         """Raise AbsentTask if `path` has no folder of this task."""
-        if self.path is None or self.name in (present := self._present):
+        if self.path is None or self.name in (present := self._folder_names):
             return
         raise AbsentTask(
             f"{self.path}: BLINK's task {self.name} is missing. The folder has"
@@ -152,7 +152,7 @@ class Blink(TableTask):
         """Plain accuracy, and BLINK's totals."""
         return BlinkScorer(self.name)
 
-    _word_columns = WORD_COLUMNS
+    _text_columns = TEXT_COLUMNS
     _image_columns = IMAGE_COLUMNS
 
     @property
@@ -178,7 +178,7 @@ class Blink(TableTask):
                 " the others"
             )
         table = ParquetTable(tuple(files))
-        require_columns(files[0], (*WORD_COLUMNS, *IMAGE_COLUMNS), table.columns)
+        require_columns(files[0], (*TEXT_COLUMNS, *IMAGE_COLUMNS), table.columns)
         return table
 
     @cached_property
@@ -210,8 +210,8 @@ class Blink(TableTask):
         return [RowQuestion(number, identifier, question, tuple(choices), key, meta)]
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
-        """Return the images up to the last column that has one, at least that of the first column:
-        an image missing before another must fail."""
+        """Return the images up to the last column that has one, and at least the image of the first
+        column: a missing image before another one must fail."""
         end = max(
             (end for end, name in enumerate(IMAGE_COLUMNS, 1) if cells[name] is not None), default=1
         )
@@ -221,6 +221,9 @@ class Blink(TableTask):
             if cell and cell["bytes"]:
                 pictures.append(Picture.encoded(cell["bytes"], name))
             else:
-                why = "the parquet file has no bytes for it; download one with embedded images"
+                why = (
+                    "the parquet file has no bytes for this image; download a file with embedded"
+                    " images"
+                )
                 pictures.append(make_broken_picture(name, why))
         return tuple(pictures)

@@ -33,7 +33,7 @@ def as_text(cell: Any) -> str:
 
 
 LITERAL_PREFIXES = ("[", "array(", "np.", "numpy.", "('", '("')
-"""Prefixes of texts that hold a list."""
+"""Prefixes of a string that holds a list."""
 
 
 def as_list(cell: Any) -> list[Any]:
@@ -61,13 +61,14 @@ TEXT_FIELDS = (
     "option",
     "answer",
 )
-"""Names of the fields with the labels and the texts of choices, most likely first."""
+"""Names of the fields that hold the labels and the texts of choices, most likely first."""
 LABEL_PATTERN = re.compile(r"(?:options?|choices?)?[\s_-]*[(\[]?([a-z]|\d{1,2})[)\].:]*\s*", re.I)
 
 
 def as_options(cell: Any) -> list[Any]:
-    """Parse a cell of options: a list of them, {"A": text, "B": text}, {"label": [...], "text":
-    [...]}, a list of {"label", "text"}, of {"A": text} or of ("A", text), also written as text.
+    """Parse a cell of options: a list of texts, {"A": text, "B": text}, {"label": [...], "text":
+    [...]}, or a list of {"label", "text"}, of {"A": text} or of ("A", text); each of these may also
+    be written as a string.
 
     Raises ValueError for labels that are not A, B ... or 1, 2 ... or 0, 1 ....
     """
@@ -137,7 +138,7 @@ def _normalize_label(cell: Any) -> str:
 
 
 def _are_labels(labels: Sequence[str]) -> bool:
-    """Return whether these are A, B ..., or numbers from 0 or 1, in any order."""
+    """Return whether these are the labels A, B ..., or numbers from 0 or 1, in any order."""
     counted = [[str(number + first) for number in range(len(labels))] for first in (0, 1)]
     return sorted(labels) in (
         [*ascii_uppercase[: len(labels)]],
@@ -159,12 +160,12 @@ WRAPPED_PATTERN = re.compile(
     r"|'([A-Za-z])'",
     re.I,
 )
-"""A letter in brackets, quotes or words; `LETTER_TEXT_PATTERN` matches a letter with the text of
-its choice."""
+"""A letter inside brackets, quotation marks or words; `LETTER_TEXT_PATTERN` matches a letter with
+the text of its choice."""
 
 
 def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
-    """Return the letter of the choice that an answer names by the letter `bare`, by its whole
+    """Return the letter of the choice that an answer names, by the letter `bare`, by the whole
     `text`, or by both ("B. blue").
 
     Raises ValueError if it names no choice or several.

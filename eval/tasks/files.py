@@ -21,7 +21,7 @@ MAX_ENTRY_BYTES = 1 << 30  # bytes; a larger entry is neither an image nor a lis
 
 def resolve_inside(root: Path, name: str) -> Path:
     """Return the file `name` of the folder. Raises TaskError if the path leads out of the folder,
-    unless into an allowed one. Backslashes in paths work on every system."""
+    unless it leads into an allowed one. Backslashes in paths work on every system."""
     if "\\" in name and not os.path.lexists(root / name):
         name = name.replace("\\", "/")
     try:
@@ -82,7 +82,7 @@ class ZipFiles:
 
     @cached_property
     def names(self) -> dict[str, zipfile.ZipInfo]:
-        """The entries by name. Raises TaskError for a damaged zip, and for one with names that lead
+        """The entries by name. Raises TaskError for a damaged zip, and for a zip whose entries lead
         out of it."""
         entries = {entry.filename: entry for entry in self._zip.infolist() if not entry.is_dir()}
         if wrong := list(filter(_is_outside, entries)):
@@ -99,7 +99,8 @@ class ZipFiles:
         return self._entry(name) is not None
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of the entry. Raises TaskError, also if the checksum does not match."""
+        """Return the bytes of the entry. Raises TaskError if it cannot be read or its checksum does
+        not match."""
         entry = self._entry(name)
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
@@ -146,7 +147,7 @@ Files = FolderFiles | ZipFiles
 
 
 def open_files(path: Path) -> Files:
-    """Open the files of a folder or a .zip. Raises TaskError for anything else, and for a zip that
+    """Open the files of a folder or a .zip. Raises TaskError for any other path, and for a zip that
     cannot be trusted."""
     path = Path(path)
     if path.is_dir():
@@ -159,8 +160,8 @@ def open_files(path: Path) -> Files:
 
 
 def open_picture(files: Files, name: str) -> Picture:
-    """Open an image of the data set that is read on first use; if it is unreadable, only its own
-    sample fails."""
+    """Return an image of the data set, which is read on first use; if it is unreadable, only its
+    own sample fails."""
 
     def fetch() -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""Table cells that hold images, and the columns that hold them."""
+"""Table cells that hold images, and the columns with such cells."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_PATH_LENGTH = 1024  # characters; a longer text is an encoded image
 
 
 def find_numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns named by one of the space-separated stems and a number (`image_2`,
-    `images.0`, `image_2_path`), in the order of their numbers.
+    """Return the columns whose names consist of one of the space-separated stems and a number
+    (`image_2`, `images.0`, `image_2_path`), in the order of the numbers.
 
     A column named by the stem alone comes before a number 2, and before the `image.1` that pandas
     makes of a second `image`.
@@ -47,8 +47,8 @@ def list_image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
 
 
 def _list_images(cell: Any) -> Iterator[Any]:
-    """Yield the images in a cell: one, a list, {"image_1": ..., "image_2": ...}, or paths separated
-    by commas, semicolons, bars or line breaks."""
+    """Yield the images in a cell: a single image, a list, {"image_1": ..., "image_2": ...}, or
+    paths separated by commas, semicolons, bars or line breaks."""
     if isinstance(cell, str) and cell.lstrip().startswith("{"):
         parsed = read_literal(cell)
         cell = parsed if isinstance(parsed, Mapping) else cell

@@ -15,32 +15,34 @@ XY = NDArray[np.float64]
 """The corners of an outline, (n, 2)."""
 
 
-def on_circle(angles: XY) -> XY:
+def compute_circle_points(angles: XY) -> XY:
     """Return the points (n, 2) of a circle of radius 1 at angles (n,) in radians, clockwise from
     the right."""
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
+def make_circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
     """Return a circle as corners about 2 px apart."""
-    return translate(regular_polygon(max(24, round(math.pi * radius)), radius), x, y)
+    return translate(make_regular_polygon(max(24, round(math.pi * radius)), radius), x, y)
 
 
-def regular_polygon(corners: int, radius: float, first: float = -90.0) -> XY:
+def make_regular_polygon(corners: int, radius: float, first: float = -90.0) -> XY:
     """Return a regular polygon around the origin; `first` is the angle of its first corner in
     degrees, clockwise from the right."""
-    return radius * on_circle(np.radians(first) + 2 * np.pi * np.arange(corners) / corners)
+    return radius * compute_circle_points(
+        np.radians(first) + 2 * np.pi * np.arange(corners) / corners
+    )
 
 
-def star(tips: int, outer: float, inner: float, first: float = -90.0) -> XY:
+def make_star(tips: int, outer: float, inner: float, first: float = -90.0) -> XY:
     """Return a star around the origin."""
     radii = np.where(np.arange(2 * tips) % 2 == 0, outer, inner)
-    return regular_polygon(2 * tips, 1.0, first) * radii[:, None]
+    return make_regular_polygon(2 * tips, 1.0, first) * radii[:, None]
 
 
-def rounded_square(x: float, y: float, side: float, radius: float) -> XY:
+def make_rounded_square(x: float, y: float, side: float, radius: float) -> XY:
     """Return a square with its upper left corner at (x, y) and quarter circles for corners."""
-    quarter = radius * on_circle(np.radians(np.linspace(0, 90, 7)))
+    quarter = radius * compute_circle_points(np.radians(np.linspace(0, 90, 7)))
     far = side - radius
     places = ((far, far), (radius, far), (radius, radius), (far, radius))
     corners = [rotate(quarter, 90 * turn) + place for turn, place in enumerate(places)]

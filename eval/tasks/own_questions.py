@@ -38,10 +38,10 @@ class Folder(RowTask):
     sliced). `split`, `label_version` and `note` describe the set in tables; an empty
     `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
     selects some of the questions. With `video: {use: eval.tasks.Video, frames: 8}`, a line has
-    `video`, a path or a list of them, instead of images; its marks name their frame by `image`, the
-    number among the frames shown, or by `seconds`, a time in video number `image`. Raises TaskError
-    that lists every faulty line; an unreadable image, or a mark outside its image, fails only its
-    own sample.
+    `video`, a path or a list of paths, instead of images; its marks name their frame by `image`,
+    its number among the frames shown, or by `seconds`, a time in video number `image`. Raises
+    TaskError that lists every faulty line; an unreadable image, or a mark outside its image, fails
+    only its own sample.
     """
 
     path: Path
@@ -54,11 +54,12 @@ class Folder(RowTask):
     video: VideoReader | None = None
 
     units = "lines"
-    whole = True
+    every_row_required = True
 
     @property
     def facts(self) -> Facts:
-        """The user's statements about the set; an empty label version becomes the file's sha256."""
+        """The facts that the user states about the set; if the label version is empty, it is the
+        file's sha256."""
         label_version = self.label_version or f"sha256 {self._sha[:12]}"
         return Facts(self.split, label_version, note=self.note, scorer=self.scorer or {})
 
@@ -94,7 +95,7 @@ class Folder(RowTask):
             raise ValueError(f"`question` must be a non-empty string, found {question!r}")
         if not isinstance(meta, dict):
             raise ValueError(f"`meta` must be an object, found {meta!r}")
-        if isinstance(identifier, bool | float) or not _is_plain(identifier):
+        if isinstance(identifier, bool | float) or not _is_number_or_text(identifier):
             raise ValueError(f"`id` must be a string or a whole number, found {identifier!r}")
         images = _read_images(row, self.video is not None)
         for name in images:
@@ -103,7 +104,7 @@ class Folder(RowTask):
         answer = row.get("answer")
         if answer is not None:
             answer = answer.strip() if isinstance(answer, str) else answer
-            if not _is_plain(answer):
+            if not _is_number_or_text(answer):
                 raise ValueError(
                     f"`answer` must be a string, a number, or null if it is hidden, found"
                     f" {answer!r}"
@@ -119,7 +120,7 @@ class Folder(RowTask):
         return [RowQuestion(number, *asked)]
 
     def __iter__(self) -> Iterator[Item]:
-        images = [name for question in self._chosen for name in question.images]
+        images = [name for question in self._selected_questions for name in question.images]
         if images and not any(resolve_inside(self._files.root, n).exists() for n in images):
             raise TaskError(
                 f"{self.path}: none of the {len(images)} images exists; the first is"
@@ -135,7 +136,7 @@ def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a number in JSON")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_number_or_text(value: Any) -> bool:
     """Return whether a value is a number or a non-empty string."""
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
@@ -171,7 +172,7 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     for choice in listed:
         if isinstance(choice, dict) and [*choice] == ["image"] and isinstance(choice["image"], str):
             choices.append(resolve_inside(root, choice["image"]))
-        elif _is_plain(choice):
+        elif _is_number_or_text(choice):
             choices.append(str(choice))
         else:
             raise ValueError(

@@ -1,5 +1,5 @@
-"""A user's own tables: any table with a map from our field names to its columns, and the TSVs that
-VLMEvalKit distributes."""
+"""A user's own tables: any table, given a map from our field names to its columns, and the TSVs
+that VLMEvalKit distributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looktwice.eval.tasks.answer_cells import (
     find_lettered_columns,
     read_answer_key,
     read_choice_texts,
-    split_lettered,
+    split_lettered_choices,
 )
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import Row, as_text
@@ -43,20 +43,20 @@ class Columns(MappedTask):
     `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or a
     list of columns (`choices: [A, B, C, D]`, `images: [image_1, image_2]`). Fields that it omits
     are looked up under their usual names, also with numbers or letters (`image_2`, `choice_a`);
-    null means that there is none. Only `question` and `images` are required; without an id, rows
-    are numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
-    default: the table's folder); `image_name` turns a cell into a path: with "{}.jpg", 7 becomes
-    7.jpg. Choices are a list or {"A": red}, or lettered in one cell, "(A) red (B) blue"; if that is
-    the question's own cell, the question ends before them. Answers are letters or choices' texts,
-    or numbers from `answers_from` (0 or 1); an empty or hidden answer means that the correct answer
-    is unknown. `meta` names columns to keep for slices, `truth` columns for scoring only,
-    `numbered` makes fields from a row's number (`{pair: [2]}`), `where` keeps only rows with these
-    values. `file` is the table's path below a folder `path`, or in the data set `hub` of the
-    Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note`
-    describe the set in tables; `scorer` replaces plain accuracy; `subset` selects some of the
-    questions. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos replaces the
-    images. An unusable row is left out and counted in the facts; more than a tenth of them is an
-    error. Raises TaskError.
+    null means that the table has no such column. Only `question` and `images` are required; without
+    an id, rows are numbered. Images are embedded bytes, base64, or paths below `images` (a folder
+    or a .zip; default: the table's folder); `image_name` turns a cell into a path: with "{}.jpg", 7
+    becomes 7.jpg. Choices are a list or {"A": red}, or stand in one cell with letters, "(A) red (B)
+    blue"; if that cell also holds the question, the question ends before the choices. Answers are
+    letters, the texts of choices, or numbers counted from `answers_from` (0 or 1); an empty or
+    hidden answer means that the correct answer is unknown. `meta` names columns to keep for slices,
+    `truth` columns for scoring only, `numbered` makes fields from a row's number (`{pair: [2]}`),
+    `where` keeps only rows with these values. `file` is the table's path below a folder `path`, or
+    in the data set `hub` of the Hugging Face hub, whose commit is `revision`. `split`,
+    `label_version`, `errata` and `note` describe the set in tables; `scorer` replaces plain
+    accuracy; `subset` selects some of the questions. With `video: {use: eval.tasks.Video, frames:
+    8}`, a column of videos replaces the images. An unusable row is left out and counted in the
+    facts; more than a tenth of them is an error. Raises TaskError.
     """
 
     path: Path | None = None
@@ -79,8 +79,8 @@ class Columns(MappedTask):
     truth: tuple[str, ...] = ()
     video: VideoReader | None = None
 
-    _usual = DEFAULT_COLUMNS
-    _needed = ("question", "images")
+    _default_columns = DEFAULT_COLUMNS
+    _required_fields = ("question", "images")
     _image_field = "images"
 
     def __post_init__(self) -> None:
@@ -88,10 +88,10 @@ class Columns(MappedTask):
             raise TaskError(f"answers_from must be 0, 1 or null, found {self.answers_from}")
 
     @property
-    def _word_columns(self) -> list[str]:
-        return [*super()._word_columns, *self.meta, *self.truth, *self.where]
+    def _text_columns(self) -> list[str]:
+        return [*super()._text_columns, *self.meta, *self.truth, *self.where]
 
-    def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
+    def _add_other_columns(self, mapping: dict[str, tuple[str, ...]]) -> None:
         names = self.table.columns
         require_known_columns([*self.meta, *self.truth, *self.where], names)
         if not mapping["choices"] and "choices" not in self.columns:
@@ -106,14 +106,18 @@ class Columns(MappedTask):
             )
 
     def _questions(self, number: int, cells: Row) -> Questions:
-        row = self._row(cells)
+        row = self._get_first_cells(cells)
         question = as_text(row["question"])
         if not question.strip():
             raise ValueError("the question is empty")
-        choices = read_choice_texts(cells, self._map["choices"])
+        choices = read_choice_texts(cells, self._columns_by_field["choices"])
         if len(choices) == 1:
-            before, choices = split_lettered(choices[0])
-            question = before if self._map["choices"] == self._map["question"] else question
+            before, choices = split_lettered_choices(choices[0])
+            question = (
+                before
+                if self._columns_by_field["choices"] == self._columns_by_field["question"]
+                else question
+            )
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
             raise ValueError(f"choices must be two or more different texts, found {list(choices)}")
         try:
@@ -174,7 +178,7 @@ class Tsv(TableTask):
     video: VideoReader | None = None
 
     @property
-    def _word_columns(self) -> list[str]:
+    def _text_columns(self) -> list[str]:
         return [name for name in self.table.columns if name not in self._image_columns]
 
     @property
@@ -193,8 +197,8 @@ class Tsv(TableTask):
         if self.video is not None:
             return super()._pictures(question, cells)
         shared = as_text(cells.get("image")).strip()
-        if shared in self._by_index and len(shared) <= MAX_REFERENCE_LENGTH:
-            cells = self.table.read_row_at(self._by_index[shared])
+        if shared in self._row_by_index and len(shared) <= MAX_REFERENCE_LENGTH:
+            cells = self.table.read_row_at(self._row_by_index[shared])
         filled = [name for name in self._numbered_images if as_text(cells[name])]
         filled = filled or [name for name in self._image_columns if as_text(cells[name])][:1]
         return super()._pictures(question, {name: cells[name] for name in filled})
@@ -215,7 +219,7 @@ class Tsv(TableTask):
         return table
 
     @cached_property
-    def _by_index(self) -> dict[str, int]:
+    def _row_by_index(self) -> dict[str, int]:
         rows = enumerate(self.table.rows(["index"]))
         return {as_text(row["index"]): number for number, row in rows}
 
@@ -227,7 +231,8 @@ class Tsv(TableTask):
         choices = read_choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
         if len(choices) == 1 or "" in choices:
             raise ValueError(
-                f"{identifier}: choices must be two or more without a gap, found {list(choices)}"
+                f"{identifier}: there must be two or more choices without a gap,"
+                f" found {list(choices)}"
             )
         answer = read_answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The photographs in the scikit-image wheel, changes of their light, and seeded random numbers."""
+"""The photographs in the scikit-image wheel, changes of light, and seeded random numbers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PHOTOGRAPHS = (
     "retina",
     "rocket",
 )
-"""One name for each scene: places, people, animals, objects, surfaces, a micrograph and two
-astronomical pictures."""
+"""The names of the photographs, one for each scene: places, people, animals, objects, surfaces, a
+micrograph and two astronomical pictures."""
 PHOTOGRAPH_FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
 PHOTOGRAPH_FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
 PHOTOGRAPH_FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
@@ -47,8 +47,8 @@ DISPARITY_FILE = "motorcycle_disp.npz"
 
 @dataclass(frozen=True, eq=False)
 class QuestionImages:
-    """The pictures of a question, its marks on them in pixels, and meta fields on how they were
-    made."""
+    """The pictures of a question, the marks on them in pixels, and meta fields that state how they
+    were made."""
 
     images: tuple[Pixels, ...]
     marks: Marks = ()
@@ -57,7 +57,8 @@ class QuestionImages:
 
 @dataclass(frozen=True)
 class Light:
-    """A photometric change: its directions are random, its size depends only on `strength` in 0..1.
+    """A photometric change, whose directions are random and whose size depends only on `strength`
+    in 0..1.
 
     At strength 1: gamma 1.6 or its inverse, then gain 1.25 or its inverse, then Gaussian blur of 2
     px, then Gaussian noise of 20 grey levels; exponents, sigma and noise shrink in proportion, so 0
@@ -65,21 +66,22 @@ class Light:
     """
 
     strength: float
-    brighter: int
-    steeper: int
+    gain_sign: int
+    gamma_sign: int
 
     @classmethod
     def draw(cls, rng: Generator, strength: float) -> Light:
-        """Draw a change of this strength in a random direction; every strength uses the same random
+        """Draw a change of this strength in random directions; every strength uses the same random
         numbers."""
-        brighter, steeper = (int(sign) for sign in rng.choice([-1, 1], 2))
-        return cls(strength, brighter, steeper)
+        gain_sign, gamma_sign = (int(sign) for sign in rng.choice([-1, 1], 2))
+        return cls(strength, gain_sign, gamma_sign)
 
     @property
     def settings(self) -> dict[str, float]:
-        """Gamma, gain, sigma of the blur in pixels, and sigma of the noise in grey levels."""
+        """The gamma, the gain, the sigma of the blur in pixels, and the sigma of the noise in grey
+        levels."""
         share = self.strength
-        gamma, gain = 1.6 ** (self.steeper * share), 1.25 ** (self.brighter * share)
+        gamma, gain = 1.6 ** (self.gamma_sign * share), 1.25 ** (self.gain_sign * share)
         return {
             "gamma": round(gamma, 4),
             "gain": round(gain, 4),
@@ -88,7 +90,7 @@ class Light:
         }
 
     def __call__(self, pixels: Pixels, rng: Generator) -> Pixels:
-        """Return the changed picture, of the same shape; `rng` draws the noise."""
+        """Return the changed picture, which has the same shape; `rng` draws the noise."""
         noise = rng.standard_normal(pixels.shape, np.float32)
         if not self.strength:
             return pixels
@@ -108,7 +110,7 @@ class Light:
 def load_photograph(name: str) -> Pixels:
     """Load a photograph as HxWx3 RGB uint8, read-only, halved if a side exceeds a thousand pixels.
     Raises TaskError."""
-    pixels = decode(_read_shipped(PHOTOGRAPH_FILES[name]), PHOTOGRAPH_FILES[name])
+    pixels = decode(_read_wheel_file(PHOTOGRAPH_FILES[name]), PHOTOGRAPH_FILES[name])
     if max(pixels.shape) > MAX_SIDE:
         size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -126,13 +128,13 @@ def load_stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
     """
     import io
 
-    with np.load(io.BytesIO(_read_shipped(DISPARITY_FILE)), allow_pickle=False) as data:
+    with np.load(io.BytesIO(_read_wheel_file(DISPARITY_FILE)), allow_pickle=False) as data:
         disparity = data["arr_0"].astype(np.float64)
     disparity.flags.writeable = False
     return load_photograph("motorcycle"), load_photograph("motorcycle_right"), disparity
 
 
-def _read_shipped(file: str) -> bytes:
+def _read_wheel_file(file: str) -> bytes:
     """Read a file from the wheel; scikit-image's own loaders would download a missing one."""
     from importlib.resources import files
 
@@ -145,7 +147,8 @@ def _read_shipped(file: str) -> bytes:
 
 
 def make_rng(*words: str | int) -> Generator:
-    """Return a generator seeded with these words alone, which is the same on every machine."""
+    """Return a random generator that is seeded only with these words and draws the same numbers on
+    every machine."""
     digest = hashlib.sha256("\n".join(str(word) for word in words).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 

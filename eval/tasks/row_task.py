@@ -1,5 +1,5 @@
-"""The base class of tasks whose questions are rows: reads and filters rows, selects a subset, and
-makes items."""
+"""The base class of tasks whose questions are rows; it reads and filters rows, selects a subset,
+and makes items."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Moments = tuple[float | None, ...]
 
 
 class VideoReader(Protocol):
-    """The setting `video` of a task whose questions show videos, such as `eval.tasks.Video`."""
+    """A setting `video` of a task whose questions show videos, such as `eval.tasks.Video`."""
 
     def find_columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of a table that hold the videos. Raises TaskError."""
 
     def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> Moments:
-        """Return the time of each mark, None for a mark without one. Raises ValueError."""
+        """Return the time of each mark, or None for a mark without a time. Raises ValueError."""
 
     def show_frames(self, sample: Sample, moments: Moments) -> Sample:
         """Replace the images of a sample, which are video files, by frames. A video that cannot be
@@ -34,10 +34,11 @@ class VideoReader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RowQuestion:
-    """A question of the row `number`, without its images; `answer` None means that it is hidden.
+    """A question from row `number`, without its images; if `answer` is None, it is hidden.
 
     `images`, and choices that are a Path, name files; if the row's cells hold the images, `images`
-    is empty. `moments` are the times of the marks in a video, None for a mark without one.
+    is empty. `moments` holds the times of the marks in a video, with None for a mark without a
+    time.
     """
 
     number: int
@@ -73,7 +74,7 @@ class RowTask:
     truth: Sequence[str] = ()
     video: VideoReader | None = None
     units: ClassVar[str] = "rows"
-    whole: ClassVar[bool] = False  # no row may be left out
+    every_row_required: ClassVar[bool] = False  # no row may be left out
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows with their numbers."""
@@ -88,11 +89,11 @@ class RowTask:
         raise NotImplementedError
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._selected_questions)
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items in order."""
-        yield from (self._item(question, {}) for question in self._chosen)
+        yield from (self._item(question, {}) for question in self._selected_questions)
 
     def _item(self, question: RowQuestion, cells: Any) -> Item:
         choices = tuple(Picture.open(c) if isinstance(c, Path) else c for c in question.choices)
@@ -115,11 +116,11 @@ class RowTask:
 
     @cached_property
     def _repeat_counts(self) -> Counter[str]:
-        """The number of questions read so far for each image, or for another value that repeats."""
+        """For each image, or another value that repeats, the number of questions read so far."""
         return Counter()
 
     @cached_property
-    def _rows(self) -> Questions:
+    def _usable_questions(self) -> Questions:
         """All usable questions; a row that repeats an earlier id is left out."""
         faults, total = self._left_out, 0
         faults.clear()
@@ -138,15 +139,20 @@ class RowTask:
 
     def _filter_usable(self, questions: Questions, total: int) -> Questions:
         """Return the usable questions. Raises TaskError if too many rows are unusable."""
-        if self.whole:
+        if self.every_row_required:
             self._left_out.raise_any()
         self._left_out.check_share(total)
         return questions
 
     @cached_property
-    def _chosen(self) -> Questions:
-        rows = [(asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._rows]
-        return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
+    def _selected_questions(self) -> Questions:
+        rows = [
+            (asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._usable_questions
+        ]
+        return [
+            self._usable_questions[place]
+            for place in self.subset.choose(rows, self.path or self.hub)
+        ]
 
 
 def _get_group(number: int, step: int, of: int = 0) -> str:

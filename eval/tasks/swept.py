@@ -13,7 +13,13 @@ from typing import Any, TypeVar
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import Fields, MadeTask, TaskError, require_positive, suggest_name
+from looktwice.eval.tasks.base import (
+    Fields,
+    GeneratedTask,
+    TaskError,
+    require_positive,
+    suggest_name,
+)
 from looktwice.eval.tasks.photographs import deal_evenly
 
 Level = int | float | str
@@ -23,8 +29,8 @@ MAX_TRIES = 300  # attempts to draw a scene that meets all conditions
 
 @dataclass(frozen=True)
 class SceneParameters:
-    """The parameters of a generated scene: random numbers and one level of each control; with
-    `official` it has the flaws of the authors' generator.
+    """The parameters of a generated scene: random numbers and one level of each control; if
+    `official` is true, the scene has the flaws of the authors' generator.
 
     `deal` returns one of its options so that each occurs equally often over the questions of a
     task.
@@ -44,36 +50,36 @@ class SceneParameters:
         cards = list(cards)
         return [cards[int(number)] for number in self.rng.permutation(len(cards))]
 
-    def integer(self, low: int, high: int) -> int:
+    def draw_integer(self, low: int, high: int) -> int:
         """Return a random integer from `low` to `high`."""
         return int(self.rng.integers(low, high, endpoint=True))
 
 
 @dataclass(frozen=True)
 class Control:
-    """A control parameter: the levels of the paper, and the range in which other numbers are valid;
+    """A control parameter: the levels in the paper, and the range in which other numbers are valid;
     a string must be one of the levels."""
 
     name: str
     levels: tuple[Level, ...]
     low: float = -math.inf
     high: float = math.inf
-    whole: bool = False
+    is_integer: bool = False
 
     def find_fault(self, value: object) -> str:
         """Return why a level is invalid, or "" if it is valid."""
         if isinstance(self.levels[0], str):
             fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
         else:
-            sort = int if self.whole else (int, float)
+            sort = int if self.is_integer else (int, float)
             is_within = isinstance(value, sort) and self.low <= value <= self.high
             fits = is_within and not isinstance(value, bool)
-            kind = "a whole number" if self.whole else "a number"
+            kind = "a whole number" if self.is_integer else "a number"
             wanted = f"{kind} in {self.low:g}..{self.high:g}"
         return "" if fits else f"{self.name} must be {wanted}, found {value!r}"
 
 
-IntegerControl = partial(Control, whole=True)
+IntegerControl = partial(Control, is_integer=True)
 """A control parameter of whole numbers."""
 Controls = tuple[Control, ...]
 
@@ -82,10 +88,11 @@ KindAndControls = tuple[str, Controls]
 """The name of a kind of question, and its controls."""
 
 
-class SweptTask(MadeTask):
+class SweptTask(GeneratedTask):
     """A generated task that deals levels of control parameters to its questions.
 
-    Every block of as many questions as there are combinations of levels has each combination once.
+    In every block of as many questions as there are combinations of levels, each combination occurs
+    once.
     """
 
     seed: int
@@ -103,7 +110,8 @@ class SweptTask(MadeTask):
 
     @cached_property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The levels of every control: one or several from `controls`, otherwise the defaults.
+        """The levels of every control: one or several levels from `controls`, otherwise the default
+        levels.
 
         Raises TaskError for unknown controls and invalid levels.
         """
@@ -140,7 +148,7 @@ class SweptTask(MadeTask):
         """Return the value dealt to question `number`, independently of its levels."""
         return deal_evenly(number, cards, "answer", self._kind_and_controls[0], self.seed)
 
-    def _known(self, number: int) -> Fields:
+    def _get_known_fields(self, number: int) -> Fields:
         return self._plan(number)
 
     def _id(self, number: int) -> str:

@@ -1,6 +1,6 @@
 """Tables read row by row: parquet, JSON lines, CSV, TSV and Excel.
 
-The texts of all rows are read first, the images of a row only when it is needed.
+The texts of all rows are read first; the images of a row are read only when it is needed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TABLE_ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """Parquet files as one table, streamed: pages are read through a small buffer and then
-    released."""
+    """Parquet files that form one table and are streamed: pages are read through a small buffer and
+    then released."""
 
     files: tuple[Path, ...]
 
@@ -57,7 +57,7 @@ class ParquetTable:
 
     @property
     def sha(self) -> str:
-        """The sha256 of the file, or of the hashes of several files."""
+        """The sha256 of the file; for several files, the sha256 of their hashes."""
         digests = digest_files(self.files)
         return (digests if len(self.files) == 1 else hashlib.sha256(digests).digest()).hex()
 
@@ -108,10 +108,10 @@ def _open_parquet(file: Path) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A text table of the `kind` jsonl, csv or tsv: it is scanned once to find its rows; then any
-    row is read directly.
+    """A text table whose `kind` is jsonl, csv or tsv: it is scanned once to find its rows, and then
+    any row can be read directly.
 
-    `data` replaces the content of the file if that is in a zip.
+    `data` is the content of the file if the file is in a zip.
     """
 
     file: Path
@@ -131,8 +131,8 @@ class TextTable:
         return digest_files([self.file]).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the cells of every row in these columns, None for a missing one. Raises TaskError
-        with the number of a faulty line."""
+        """Yield the cells of every row in these columns, with None for a missing cell. Raises
+        TaskError with the number of a faulty line."""
         for _, row in self._read_from():
             yield {name: row.get(name) for name in columns}
 
@@ -174,7 +174,7 @@ class TextTable:
         return [name.removeprefix("\ufeff") for name in names]
 
     def _read_from(self, place: int = 0) -> NumberedRows:
-        """Yield every row from a byte offset on, with its own offset."""
+        """Yield every row from a byte offset on, together with the row's offset."""
         header = self._header
         for start, number, record in self._records(place):
             if (header and not start) or not record:  # the header, or an empty line
@@ -252,7 +252,8 @@ def open_table(path: Path) -> TableFile:
 
 
 def _get_number_key(path: Path) -> list[tuple[int, str]]:
-    """Return a sort key that puts part 2 before part 10."""
+    """Return a sort key that orders paths by the numbers in them, so that part 2 precedes part
+    10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 

@@ -1,4 +1,5 @@
-"""The base classes of tasks on a table: its file, its columns, images in its cells."""
+"""The base classes of tasks whose questions are in a table: they find its file, its columns, and
+the images in its cells."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ from looktwice.pipelines.sample import Item
 class TableTask(RowTask):
     """A task whose questions are rows of one table.
 
-    A subclass defines which cells are read (`_word_columns`), which hold images (`_image_columns`)
-    and the questions of a row (`_questions`). Settings that it lacks keep the values below: `path`
-    is the table; instead, `hub` names a data set of the Hugging Face hub, `revision` its commit and
-    `file` the table in it; `images` is the folder of the images; `where` keeps only rows with these
-    values; `split`, `label_version`, `errata` and `note` describe the set in tables.
+    A subclass defines which cells are read (`_text_columns`), which hold images (`_image_columns`)
+    and the questions of a row (`_questions`). Settings that the subclass lacks keep the values
+    below: `path` is the table; instead, `hub` names a data set of the Hugging Face hub, `revision`
+    its commit and `file` the table in it; `images` is the folder of the images; `where` keeps only
+    rows with these values; `split`, `label_version`, `errata` and `note` describe the set in
+    tables.
     """
 
     images: Path | None = None
@@ -56,7 +58,7 @@ class TableTask(RowTask):
         return None
 
     @property
-    def _word_columns(self) -> Sequence[str]:
+    def _text_columns(self) -> Sequence[str]:
         """The columns that are read for every row."""
         raise NotImplementedError
 
@@ -68,7 +70,7 @@ class TableTask(RowTask):
     @property
     def facts(self) -> Facts:
         """The description of the set, the sha256 of the table, and the rows left out."""
-        self._rows  # noqa: B018  determines what is left out
+        self._usable_questions  # noqa: B018  determines what is left out
         return Facts(
             self.split,
             self.label_version or f"as in the file, sha256 {self._sha[:12]}",
@@ -85,7 +87,7 @@ class TableTask(RowTask):
             yield from super().__iter__()
             return
         wanted: dict[int, Questions] = {}
-        for question in self._chosen:
+        for question in self._selected_questions:
             wanted.setdefault(question.number, []).append(question)
         for number, cells in self.table.read_rows_at(sorted(wanted), self._image_columns):
             yield from (self._item(question, cells) for question in wanted[number])
@@ -120,13 +122,14 @@ class TableTask(RowTask):
 
     @cached_property
     def _files(self) -> Files:
-        """The files below `images`, or the table's folder, for cells that are paths."""
+        """The files in the folder `images`, or else in the table's folder, to which the paths in
+        cells refer."""
         place, _ = self._location
         return open_files(self.images or (place if place.is_dir() else place.parent))
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows that `where` keeps, with their numbers."""
-        rows = self.table.rows(list(dict.fromkeys(self._word_columns)))
+        rows = self.table.rows(list(dict.fromkeys(self._text_columns)))
         for number, cells in enumerate(rows):
             if all(as_text(cells[column]) == value for column, value in self.where.items()):
                 yield number, cells
@@ -135,48 +138,53 @@ class TableTask(RowTask):
 class MappedTask(TableTask):
     """A table task whose `columns` map each of our fields to one or more columns.
 
-    Fields that `columns` omits are looked up under the names in `_usual`; `_needed` ones are
-    required. `_image_field` is the field of the images.
+    Fields that `columns` omits are looked up under the names in `_default_columns`;
+    `_required_fields` ones are required. `_image_field` is the field of the images.
     """
 
     columns: Mapping[str, Any]
-    _usual: ClassVar[Mapping[str, str]]
-    _needed: ClassVar[Sequence[str]]
+    _default_columns: ClassVar[Mapping[str, str]]
+    _required_fields: ClassVar[Sequence[str]]
     _image_field: ClassVar[str] = "image"
 
     @property
-    def _word_columns(self) -> list[str]:
-        words = {name: columns for name, columns in self._map.items() if name != self._image_field}
+    def _text_columns(self) -> list[str]:
+        words = {
+            name: columns
+            for name, columns in self._columns_by_field.items()
+            if name != self._image_field
+        }
         return list(chain.from_iterable(words.values()))
 
     @property
     def _image_columns(self) -> tuple[str, ...]:
-        return self._map[self._image_field]
+        return self._columns_by_field[self._image_field]
 
-    def _row(self, cells: Row) -> Row:
+    def _get_first_cells(self, cells: Row) -> Row:
         """Return the first cell of each of our fields, without unmapped fields and images."""
-        first = {name: columns[0] for name, columns in self._map.items() if columns}
+        first = {name: columns[0] for name, columns in self._columns_by_field.items() if columns}
         return {name: cells[column] for name, column in first.items() if column in cells}
 
     @cached_property
-    def _map(self) -> dict[str, tuple[str, ...]]:
+    def _columns_by_field(self) -> dict[str, tuple[str, ...]]:
         """The columns of each of our fields."""
         names = self.table.columns
         if not names:
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
-        if unknown := [name for name in self.columns if name not in self._usual]:
-            near = suggest_names(unknown[0], self._usual)
+        if unknown := [name for name in self.columns if name not in self._default_columns]:
+            near = suggest_names(unknown[0], self._default_columns)
             hint = extend_hint(near, f"the table has the columns {', '.join(names)}")
             raise TaskError(
-                f"columns: {unknown[0]!r} is not one of our fields {', '.join(self._usual)}{hint}"
+                f"columns: {unknown[0]!r} is not one of the fields"
+                f" {', '.join(self._default_columns)}{hint}"
             )
         mapping = {}
-        for name, guesses in self._usual.items():
+        for name, guesses in self._default_columns.items():
             columns = self.columns.get(name, guess_column(guesses, names))
             mapping[name] = (columns,) if isinstance(columns, str) else tuple(columns or ())
             require_known_columns(mapping[name], names)
-        self._complete(mapping)
-        if missing := [name for name in self._needed if not mapping[name]]:
+        self._add_other_columns(mapping)
+        if missing := [name for name in self._required_fields if not mapping[name]]:
             entries = ", ".join(f"{name}: COLUMN" for name in missing)
             raise TaskError(
                 f"no column was found for `{'` and `'.join(missing)}`; the table has the columns"
@@ -184,8 +192,8 @@ class MappedTask(TableTask):
             )
         return mapping
 
-    def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
-        """Add columns that cannot be found by their usual names."""
+    def _add_other_columns(self, mapping: dict[str, tuple[str, ...]]) -> None:
+        """Add to the mapping the columns that cannot be found by their usual names."""
 
 
 def guess_column(guesses: str, available: Sequence[str]) -> str | None:

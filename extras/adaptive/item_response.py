@@ -17,7 +17,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import Codes, Estimate, Floats, Z
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 
 DIFFICULTY_GRID = np.linspace(-8, 8, 65)
 ABILITY_GRID = np.linspace(-6, 6, 121)
@@ -145,18 +145,20 @@ PREDICTION_COLUMNS: Columns[ArmPrediction] = (
 )
 
 
-def collect_item_values(run: RunScores) -> Values[str, tuple[str, str]]:
+def collect_item_values(run: RunScores) -> ValueMatrix[str, tuple[str, str]]:
     """Return the score of every contestant on every (task, sample) that all contestants
     answered."""
     arms = dict[str, dict[tuple[str, str], float]]()
     for scores in run.points:
         own = arms.setdefault(scores.contestant, {})
-        own |= {(scores.point.task, name): value for name, value in scores.comparable.items()}
-    values = Values.of(arms, {})
+        own |= {
+            (scores.point.task, name): value for name, value in scores.comparable_values.items()
+        }
+    values = ValueMatrix.of(arms, {})
     return values.where(values.valid_mask())
 
 
-def predict_arms(values: Values[str, tuple[str, str]], n: int) -> Iterator[ArmPrediction]:
+def predict_arms(values: ValueMatrix[str, tuple[str, str]], n: int) -> Iterator[ArmPrediction]:
     """Predict each arm's total from n items, with difficulties fitted on the other arms. Raises
     ValueError."""
     groups = [task for task, _ in values.units]

@@ -21,7 +21,7 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.intervals import LEVEL, Estimate, Floats
+from looktwice.eval.statistics.intervals import CONFIDENCE_LEVEL, Estimate, Floats
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import ALLOW_EXTRA, read_as
 
@@ -80,7 +80,7 @@ def compute_confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
     It consists of the means against which neither bet, that the true mean is higher or lower, has
     reached a capital of 2 / 0.05.
     """
-    differences, bar = np.asarray(gaps, float), np.log(2 / (1 - LEVEL))
+    differences, bar = np.asarray(gaps, float), np.log(2 / (1 - CONFIDENCE_LEVEL))
 
     def is_excluded(mean: float, sign: int) -> bool:
         away = sign * (differences - mean)

@@ -16,7 +16,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.options import RunSummary
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.labels import as_number, label_with_changes
-from looktwice.eval.scoring.metrics import chance_levels
+from looktwice.eval.scoring.metrics import compute_chance_levels
 from looktwice.eval.statistics.intervals import Estimate, Floats
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.tasks.base import make_random_order
@@ -163,7 +163,7 @@ class Staircases(Steering):
         self, arm: Arm, pool: Pool, levels: Mapping[float, object]
     ) -> PsychometricGrid:
         keyed = {name: row for name, row in pool.rows.items() if row.answer is not None}
-        guess = chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
+        guess = compute_chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
         _, target, log, direction = self.settings
         try:
             return PsychometricGrid(tuple(levels), guess, target, log, direction or "rising")
@@ -194,7 +194,7 @@ class HeldOutSplit:
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
             if row.answer is not None:
-                clusters[name] = row.shared or name
+                clusters[name] = row.shared_cluster or name
         names = sorted(
             clusters,
             key=lambda name: (

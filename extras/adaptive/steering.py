@@ -14,7 +14,7 @@ from looktwice.eval.runs.companions import Companion, RunContext
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
-from looktwice.eval.tasks.base import MadeTask, find_item
+from looktwice.eval.tasks.base import GeneratedTask, find_item
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.sample import Item, hash_json
@@ -41,7 +41,7 @@ class Pool:
         for item in items:
             plain = item.sample.to_dict()
             rows[item.sample.id] = SampleRow("", hash_json(plain), item.answer, plain, item.truth)
-            if not isinstance(task, MadeTask):
+            if not isinstance(task, GeneratedTask):
                 kept[item.sample.id] = item
         return cls(task, rows, kept)
 

@@ -30,9 +30,9 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.page.data import Level, PageGrid, PageLines, Point
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.labels import as_number
-from looktwice.eval.scoring.metrics import chance_levels
+from looktwice.eval.scoring.metrics import compute_chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 from looktwice.extras.adaptive.fit_checks import FitCheck, check_fit
 from looktwice.extras.adaptive.functions import Direction, Threshold, fit_threshold
 from looktwice.pipelines.config.keys import FORBID_EXTRA
@@ -245,14 +245,14 @@ def _fit_arm(scores: PointScores, along: ThresholdSettings) -> ArmThreshold | No
     """Fit one arm; None if its samples have no numbers in the field, or it was not asked."""
     levels = {
         name: level
-        for name in scores.comparable
+        for name in scores.comparable_values
         if (level := as_number(scores.samples[name].meta.get(along.field))) is not None
     }
     if not levels:
         return None
-    guess = chance_levels(scores.keyed, scores.scorer).get("accuracy", 0.0)
+    guess = compute_chance_levels(scores.keyed_samples, scores.scorer).get("accuracy", 0.0)
     arm = ArmThreshold(scores.contestant, scores.task)
-    values = [scores.comparable[name] for name in levels]
+    values = [scores.comparable_values[name] for name in levels]
     clusters = scores.clusters_of(levels)
     try:
         threshold = fit_threshold(
@@ -269,7 +269,7 @@ def _test_equal_difficulty(scores: PointScores, levels: Mapping[str, float]) -> 
     it permutes the draws among the questions of each level."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
-        by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
+        by_level[level].append([draw.score.value for draw in scores.get_successful_draws(name)])
     random, spread = np.random.default_rng(0), np.zeros(1 + RESHUFFLE_COUNT)
     for questions in by_level.values():
         values, sizes = np.concatenate(questions), np.array([len(draws) for draws in questions])
@@ -281,7 +281,7 @@ def _test_equal_difficulty(scores: PointScores, levels: Mapping[str, float]) -> 
 
 def _list_level_points(scores: PointScores, field: str) -> list[Point]:
     """Return level, accuracy and its interval for every level of an arm."""
-    levels = Values.of({0: scores.comparable}, scores.clusters).by(
+    levels = ValueMatrix.of({0: scores.comparable_values}, scores.clusters).split_by(
         lambda name: as_number(scores.samples[name].meta.get(field))
     )
     shares = {level: values.mean(0) for level, values in levels.items() if level is not None}
@@ -304,7 +304,7 @@ def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[Pag
     for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
         for scores in chain.from_iterable(run.points for run in runs):
             values = defaultdict[tuple[Level, Level], list[float]](list)
-            for name, value in scores.comparable.items():
+            for name, value in scores.comparable_values.items():
                 meta = scores.samples[name].meta
                 if x in meta and y in meta:
                     values[_parse_level(meta[x]), _parse_level(meta[y])].append(value)

@@ -15,7 +15,7 @@ import numpy as np
 
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import TextTable
-from looktwice.eval.records.judgements import NO_JUDGE, judgements
+from looktwice.eval.records.judgements import NO_JUDGE, read_judgements
 from looktwice.eval.records.records import RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
@@ -136,7 +136,7 @@ def add_judges(ratings: Ratings, run: Path) -> Ratings:
     means that none was found. Raises RunError."""
     items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
     filled, folder = dict(ratings.entries), RunFolder(run)
-    for judge in (NO_JUDGE, *judgements(run).judges):
+    for judge in (NO_JUDGE, *read_judgements(run).judges):
         cells = dict[str, Mapping[str, str]]()
         for scores in score_run(folder, judge=judge).points:
             for sample, draws in scores.scored.items():

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.scoring.groups import group_by, group_metric
+from looktwice.eval.scoring.groups import compute_group_metric, group_by
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
 from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
 from looktwice.eval.tasks.base import Subset
@@ -76,8 +76,10 @@ class TwiceScorer(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return every accuracy that can be computed from the file's fields."""
-        samples = scores.keyed
-        plain = group_metric("q_acc", "question", scores, {name: [name] for name in samples})
+        samples = scores.keyed_samples
+        plain = compute_group_metric(
+            "q_acc", "question", scores, {name: [name] for name in samples}
+        )
         plain = replace(plain, clusters={})
         sides = []
         for metric, key in (("no_acc", "B"), ("yes_acc", "A")):
@@ -90,10 +92,10 @@ class TwiceScorer(Scorer):
         metrics = [
             *sides,
             plain,
-            group_metric("q_acc_either", "image", scores, images, any),
-            group_metric("i_acc", "image", scores, images),
-            group_metric("q_acc_naturalbench", "question pair", scores, twins),
-            group_metric("g_acc", "group", scores, groups),
+            compute_group_metric("q_acc_either", "image", scores, images, any),
+            compute_group_metric("i_acc", "image", scores, images),
+            compute_group_metric("q_acc_naturalbench", "question pair", scores, twins),
+            compute_group_metric("g_acc", "group", scores, groups),
         ]
         return list(filter(attrgetter("units"), metrics))
 
@@ -168,8 +170,8 @@ class BlinkTwice(MappedTask):
 
     errata = ERRATA
     scorer = TwiceScorer()
-    _usual = COLUMN_GUESSES
-    _needed = ("question", "answer", "image")
+    _default_columns = COLUMN_GUESSES
+    _required_fields = ("question", "answer", "image")
     _patterns = ("**",)
 
     @property
@@ -177,7 +179,7 @@ class BlinkTwice(MappedTask):
         """A note on how the questions are grouped, what identifies an image, and which metrics
         cannot be computed."""
         images, groups = Counter[str](), Counter[str]()
-        for question in self._chosen:
+        for question in self._selected_questions:
             images[question.meta["image"]] += 1
             if "group" in question.meta:
                 groups[question.meta["group"]] += 1
@@ -196,20 +198,22 @@ class BlinkTwice(MappedTask):
         return "; ".join(notes)
 
     @property
-    def _word_columns(self) -> list[str]:
-        return [*super()._word_columns, self._image_id or self._map["image"][0]]
+    def _text_columns(self) -> list[str]:
+        return [*super()._text_columns, self._image_id or self._columns_by_field["image"][0]]
 
     @cached_property
     def _image_id(self) -> str | None:
         """The column that identifies an image, with its id or its path, or None."""
-        column = self._map["image"][0]
+        column = self._columns_by_field["image"][0]
         _, first = next(iter(self.table.read_rows_at([0], [column])), (0, {column: None}))
-        return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
+        return next(
+            iter(self._columns_by_field["image_id"]), column if is_path(first[column]) else None
+        )
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
         """Yield the question of a row, or all questions of a row that lists several with as many
         answers."""
-        row = self._row(cells)
+        row = self._get_first_cells(cells)
         questions, answers = as_list(row["question"]), as_list(row["answer"])
         if not questions or len(questions) != len(answers):
             raise ValueError(f"it has {len(questions)} questions but {len(answers)} answers")

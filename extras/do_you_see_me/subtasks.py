@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.groups import group_metric
-from looktwice.eval.scoring.metrics import AlongControls, right_by_draw
+from looktwice.eval.scoring.groups import compute_group_metric
+from looktwice.eval.scoring.metrics import ControlScorer, list_right_by_draw
 from looktwice.eval.scoring.verdict import (
     Levels,
     Metric,
@@ -252,7 +252,7 @@ def standardize_answer(answer: str, form: Form) -> str | None:
 
 
 @dataclass(frozen=True)
-class SweepScorer(AlongControls):
+class SweepScorer(ControlScorer):
     """Scores the subtask `name` of `kind` 2D or 3D by exact match in its `form`, also by levels of
     its `controls`.
 
@@ -314,7 +314,7 @@ class JointScorer(Scorer):
         """Return the accuracies of perception and reasoning, the share of images with both right,
         and the share of right conclusions that follow a wrong perception."""
         sides: dict[str, dict[str, list[str]]] = {role: defaultdict(list) for role in ROLES}
-        for name, row in scores.keyed.items():
+        for name, row in scores.keyed_samples.items():
             if row.meta.get("role") in sides and "image" in row.meta:
                 sides[row.meta["role"]][str(row.meta["image"])].append(name)
         seen, thought = sides.values()
@@ -324,12 +324,12 @@ class JointScorer(Scorer):
         metrics = []
         for role, side in sides.items():
             groups = {image: side[image] for image in whole}
-            metrics.append(group_metric(f"{role}_accuracy", "image", scores, groups))
-        both = group_metric("both", "image", scores, whole)
+            metrics.append(compute_group_metric(f"{role}_accuracy", "image", scores, groups))
+        both = compute_group_metric("both", "image", scores, whole)
         wrong: dict[str, float] = {}
         for image in sorted(whole):
             cut = len(seen[image])
-            draws = right_by_draw(map(scores.draws, whole[image]))
+            draws = list_right_by_draw(map(scores.draws, whole[image]))
             concluded = [not all(draw[:cut]) for draw in draws if all(draw[cut:])]
             if concluded:
                 wrong[image] = fmean(concluded)

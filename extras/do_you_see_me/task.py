@@ -150,7 +150,7 @@ class DoYouSeeMe(TableTask):
         return table
 
     @property
-    def _word_columns(self) -> tuple[str, ...]:
+    def _text_columns(self) -> tuple[str, ...]:
         return self.table.columns
 
     @cached_property
@@ -243,12 +243,12 @@ class JointQuestions(MappedTask):
     subset: Subset = Subset()
 
     scorer = JointScorer()
-    _needed = REQUIRED_COLUMNS
-    _usual = DEFAULT_COLUMNS
+    _required_fields = REQUIRED_COLUMNS
+    _default_columns = DEFAULT_COLUMNS
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
         """Yield both questions of an image."""
-        row = self._row(cells)
+        row = self._get_first_cells(cells)
         identifier = as_text(row["id"])
         for role in ROLES:
             words = as_text(row[f"{role}_question"])

@@ -13,7 +13,7 @@ from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import RunContext
 from looktwice.eval.scoring import score
 from looktwice.eval.scoring.columns import RecordColumns
-from looktwice.eval.scoring.kept import KeptVerdicts
+from looktwice.eval.scoring.kept import StoredVerdicts
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config.plan import Plan
@@ -80,7 +80,7 @@ class JoinedVerdicts:
         """Store the table, once the writer has written everything, unless a line or a sample is not
         in it."""
         writer.flush()
-        if self.made is None or not score.LARGE_BYTES <= self._file_size == self.lines.end:
+        if self.made is None or not score.MIN_STORED_BYTES <= self._file_size == self.lines.end:
             return
         with open_file(self.run.folder / "samples.jsonl") as file:
             count = sum(1 for _ in file)
@@ -100,11 +100,11 @@ class JoinedVerdicts:
         path = self.lines.path
         return path.stat().st_size if path.exists() else 0
 
-    def _open_table(self) -> KeptVerdicts | None:
+    def _open_table(self) -> StoredVerdicts | None:
         """Return the stored table of verdicts; None if the run cannot have one, or if a judge's
         answers count."""
         folder = RunFolder(self.run.folder)
         if (folder.path / "judged.jsonl").exists():
             return None
         scorers = [self.run.scorers[point.id] for point in self.points]
-        return KeptVerdicts.of(folder, self.points, scorers, self.places, whole=False)
+        return StoredVerdicts.of(folder, self.points, scorers, self.places, whole=False)

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from looktwice.eval.records.judgements import Judgement, append, judgements
+from looktwice.eval.records.judgements import Judgement, append_judgements, read_judgements
 from looktwice.eval.records.records import PointRow, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.extras.executors.record_index import RecordIndex
@@ -63,11 +63,13 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
         for (task, name), run in latest.items():
             row = run.samples_by_task[task][name]
             if not any(one.samples_by_task.get(task, {}).get(name) == row for one in earlier):
-                writer.sample(row)
+                writer.add_sample(row)
         index.write_new(records, old, writer)
-        append(out, *(line for key, line in judged.items() if old_judged.get(key) != line))
-        writer.points(points)
-        writer.yaml("run.yaml", facts)
+        append_judgements(
+            out, *(line for key, line in judged.items() if old_judged.get(key) != line)
+        )
+        writer.add_points(points)
+        writer.write_yaml("run.yaml", facts)
     if all(reads := [read_grant(run.path).folders for run in runs]):
         save_grant(out, chain.from_iterable(reads))
     sentences = [
@@ -86,7 +88,7 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
 
 def _select_judgements(runs: Sequence[RunFolder]) -> dict[Any, Judgement]:
     """Return the latest judgements of several runs by key."""
-    return {line.key: line for run in runs for line in judgements(run.path).lines}
+    return {line.key: line for run in runs for line in read_judgements(run.path).lines}
 
 
 def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:

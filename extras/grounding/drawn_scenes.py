@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import Facts, MadeTask, Subset, require_positive
+from looktwice.eval.tasks.base import Facts, GeneratedTask, Subset, require_positive
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
     SHAPES,
@@ -47,7 +47,7 @@ SHAPE_SIZE_RANGE = (24.0, 64.0)  # minimum and maximum height of the shapes, in 
 
 
 @dataclass(frozen=True)
-class DrawnScenes(MadeTask):
+class DrawnScenes(GeneratedTask):
     """`n` questions about where objects are in drawn scenes of 320 x 320 pixels.
 
     `ask` is "box" or "point" for one object, named by its colour and shape, or "boxes" or "points"

@@ -108,9 +108,11 @@ class PlacesScorer(Scorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return mean IoU, accuracy at other thresholds, precision, recall and average
         precision."""
-        faulty = {name for name, row in scores.keyed.items() if not self._has_truth(row)}
+        faulty = {name for name, row in scores.keyed_samples.items() if not self._has_truth(row)}
         scores = scores.only({*scores.samples} - faulty) if faulty else scores
-        found = {(draw.sample, draw.draw): parse_places(draw.answer or "") for draw in scores.all}
+        found = {
+            (draw.sample, draw.draw): parse_places(draw.answer or "") for draw in scores.all_records
+        }
         return [
             metric
             for metric in self._yield_metrics(scores, found)
@@ -130,8 +132,8 @@ class PlacesScorer(Scorer):
             units = scores.means(
                 lambda draw: value(found[draw.sample, draw.draw] or (), scores.samples[draw.sample])
             )
-            keyed = {unit: score for unit, score in units.items() if unit in scores.keyed}
-            failed = frozenset(keyed.keys() - scores.comparable.keys())
+            keyed = {unit: score for unit, score in units.items() if unit in scores.keyed_samples}
+            failed = frozenset(keyed.keys() - scores.comparable_values.keys())
             return Metric(name, keyed, failed=failed, clusters=scores.clusters)
 
         if self.rule == "box":
@@ -152,9 +154,13 @@ class PlacesScorer(Scorer):
     ) -> Iterator[Metric]:
         """Yield COCO's metrics, and one that shows whether they depend on the order of images."""
         every = {
-            place.label: None for row in scores.keyed.values() for place in self._read_truth(row)
+            place.label: None
+            for row in scores.keyed_samples.values()
+            for place in self._read_truth(row)
         }
-        draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
+        draws: list[ScoredRecord] = [
+            d for name in scores.keyed_samples for d in scores.get_recorded_draws(name)
+        ]
         scenes, given, clusters = list[Scene](), list[bool](), list[str]()
         for draw in draws:
             row = scores.samples[draw.sample]

@@ -92,7 +92,7 @@ class Recorder:
                 },  # the number of questions is up to clients: none is missing
                 "finished": True,
             }
-            self.writer.yaml("run.yaml", described)
+            self.writer.write_yaml("run.yaml", described)
             self.close = stack.pop_all().close
         return self
 
@@ -102,7 +102,7 @@ class Recorder:
     def add(self, arms: Sequence[Arm]) -> None:
         """Record contestants. Raises RunError if a setting contains a secret key."""
         with self.lock:
-            self.writer.points(make_point_rows(Plan(self.name, tuple(arms))))
+            self.writer.add_points(make_point_rows(Plan(self.name, tuple(arms))))
 
     def record_question(
         self, sample: Sample, task: str, answer: str | None = None
@@ -119,7 +119,7 @@ class Recorder:
                 plain = sample.to_dict()
                 row = SampleRow(task, hash_json(plain), answer, plain)
             if sample.id not in self.shas:
-                self.writer.sample(row)
+                self.writer.add_sample(row)
                 self.shas[sample.id] = row.sha
         return sample, row
 

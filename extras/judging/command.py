@@ -27,9 +27,9 @@ from looktwice.eval.records.judgements import (
     REASONING_PASS,
     STEPS_PASS,
     Judgement,
-    append,
+    append_judgements,
     hash_judged_text,
-    judgements,
+    read_judgements,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.runs.display import Display
@@ -123,7 +123,7 @@ class RunJudge:
             failed = self._run_jobs(jobs) if jobs else 0
         finally:
             lock.release()
-        judged = judgements(self.run)
+        judged = read_judgements(self.run)
         for sentence in (
             *solutions.notes,
             *(() if jobs else ["nothing is left to judge"]),
@@ -141,7 +141,7 @@ class RunJudge:
         return hashlib.sha256((self.model.identity + words).encode()).hexdigest()[:16]
 
     def _refuse_namesake(self) -> None:
-        named = (line for line in judgements(self.run).lines if line.judge == self.name)
+        named = (line for line in read_judgements(self.run).lines if line.judge == self.name)
         if {line.identity for line in named} - {self.identity}:
             raise RunError(
                 f"{self.run} was judged under the name {self.name!r} by another model, server,"
@@ -153,7 +153,7 @@ class RunJudge:
         self, folder: RunFolder, arms: Sequence[PointScores], solutions: AnnotatedSolutions
     ) -> Iterator[_Job]:
         """Yield every reply that a pass covers and that this judge has not judged yet."""
-        done = {line.key for line in judgements(self.run).lines if not line.error}
+        done = {line.key for line in read_judgements(self.run).lines if not line.error}
         records = folder.records()
         known = list_passes()
         passes = [known[name] for name in self.passes]
@@ -162,7 +162,7 @@ class RunJudge:
             passes = [*map(self.wording.build_pass, passes)]
         for scores in arms:
             for judging in passes:
-                for entry in scores.all if judging.covers_point(scores.point) else ():
+                for entry in scores.all_records if judging.covers_point(scores.point) else ():
                     record = records[scores.point.records_id, entry.sample, entry.draw]
                     if record.error or record.answer is not None or explain_missing_reply(record):
                         continue
@@ -202,7 +202,7 @@ class RunJudge:
                                 f"{dead[0]}; the verdicts so far are saved; repeat the command"
                                 " to continue"
                             )
-                        append(self.run, line)
+                        append_judgements(self.run, line)
                         failed += bool(line.error)
                         if not line.cached:
                             spent.update({"in": line.tokens_in, "out": line.tokens_out})
@@ -268,7 +268,7 @@ def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iter
     reader"."""
     records = folder.records()
     for scores in arms:
-        for entry in scores.all if not scores.point.replies_of else ():
+        for entry in scores.all_records if not scores.point.replies_of else ():
             if entry.read and entry.answer is not None:
                 record = records[scores.point.records_id, entry.sample, entry.draw]
                 asked = {own: letter for letter, own in (record.letters or {}).items()}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.statistics.paired import ValueMatrix, correct
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import Log, make_names_unique, normalize_answer
 from looktwice.extras.logs.scorers import (
@@ -357,13 +357,13 @@ class LogComparison:
         return " | ".join(dict.fromkeys(sides))
 
     @cached_property
-    def _clustered_values(self) -> Values[str, int]:
+    def _clustered_values(self) -> ValueMatrix[str, int]:
         """The values with their clusters; samples in one cluster belong to the same group, or else
         have the same pictures."""
         names = tuple(log.name for log in self.logs)
         codes = self.logs[0].clusters.factorize()[0]
         tasks = self.logs[0].units["task"].factorize()[0]
-        return Values(self.values.T, names, tuple(range(len(codes))), codes, tasks)
+        return ValueMatrix(self.values.T, names, tuple(range(len(codes))), codes, tasks)
 
     @cached_property
     def _human_accuracies(self) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from looktwice.eval.records.records import (
 )
 from looktwice.eval.replies import CHOICES, HIDDEN_ANSWER, OfficialLabel, get_subtask_of_idx
 from looktwice.eval.scoring.record_scorer import RecordScorer
-from looktwice.eval.scoring.run_rows import published_people
+from looktwice.eval.scoring.run_rows import get_human_accuracies
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
@@ -63,7 +63,7 @@ def read_run(
     """
     folder = RunFolder(path)
     run, replies = score_run(folder, reader, plugins=plugins), read_last_replies(folder)
-    people = published_people(run)
+    people = get_human_accuracies(run)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
     def get_transcript(
@@ -81,7 +81,7 @@ def read_run(
     for contestant, points in by_contestant.items():
         rows, names = [], dict[str, str]()
         for scores in points:
-            for name, draws in scores.draws_asked.items():
+            for name, draws in scores.recorded_draws.items():
                 cells = get_named_fields(scores.samples[name].meta, named or {})
                 rows += [make_run_row(scores, name, scored, replies) | cells for scored in draws]
                 names[cells.get("sample", name)] = name

@@ -21,8 +21,8 @@ from looktwice.eval.readers.mentions import find_tagged_letters, get_tagger
 from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunFolder, SampleRow, is_run, refuse_run_file
-from looktwice.eval.replies import CHOICES, get_subtask_of_idx, load_key
-from looktwice.eval.scoring.metrics import ANSWERED
+from looktwice.eval.replies import CHOICES, get_subtask_of_idx, load_answer_key
+from looktwice.eval.scoring.metrics import ANSWERED_VERDICTS
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, Verdict
 from looktwice.eval.tasks.base import TaskError
@@ -114,7 +114,7 @@ class ScoredReplies:
         count as 0."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
         answered, draws = (
-            (*ANSWERED, *VALUED_VERDICTS),
+            (*ANSWERED_VERDICTS, *VALUED_VERDICTS),
             defaultdict[tuple[str, str], list[bool]](list),
         )
         for row in self.rows:
@@ -268,7 +268,7 @@ def report_replies(
     contain `{name}`. Raises TaskError, RunError and ConfigError.
     """
     stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
-    keys = load_key(key) if key is not None else None
+    keys = load_answer_key(key) if key is not None else None
     total = list[ScoredReplies]()
     names = Counter(file.name for file in files)
     for file in files:
@@ -409,7 +409,7 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     supported, plainly = set[str](), set[str]()
     for sentence in split_sentences(tagged):
         for claim in find_claims(sentence, letters, row["task"]):
-            if not claim.against:
+            if not claim.is_against:
                 supported.add(claim.letter)
                 plainly |= {claim.letter} if claim.weight >= Weight.PREFERRED else set()
     proved = plainly == {answer} and label not in supported

@@ -26,7 +26,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.scoring.labels import baselines
+from looktwice.eval.scoring.labels import find_baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.pipelines.geometry import iou, measure_overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
@@ -118,7 +118,7 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
     for scores, record in run.records(holding='"ended {'):  # the last note of an agent
         if (episode := make_agent_record(scores, record)) is not None:
             episodes[scores.point.id].append(episode)
-    compared = baselines(run)
+    compared = find_baselines(run)
     return [
         _summarize(scores, episodes[name], compared[name])
         for name, scores in run.by_id.items()

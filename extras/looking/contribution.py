@@ -29,10 +29,10 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.labels import closest, contestant_changes
+from looktwice.eval.scoring.labels import find_closest, get_contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import Values, compare_paired
+from looktwice.eval.statistics.paired import ValueMatrix, compare_paired
 from looktwice.extras.looking.agent_looks import summarize_looks
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_canonical
@@ -70,17 +70,17 @@ class Certificate:
     arms: Mapping[str, PointScores]
 
     @cached_property
-    def values(self) -> Values[str, str]:
+    def values(self) -> ValueMatrix[str, str]:
         """The values of every arm, by role, on the samples that every arm answered."""
-        arms = {role: scores.comparable for role, scores in self.arms.items()}
-        values = Values.of(arms, self.arms["full"].clusters)
+        arms = {role: scores.comparable_values for role, scores in self.arms.items()}
+        values = ValueMatrix.of(arms, self.arms["full"].clusters)
         return values.where(values.valid_mask())
 
     @property
     def excluded_count(self) -> int:
         """The number of samples with a correct answer that failed or are missing in one of the
         arms."""
-        return len(self.arms["full"].keyed) - len(self.values.units)
+        return len(self.arms["full"].keyed_samples) - len(self.values.units)
 
     def compute_difference(self, role: str, other: str) -> Estimate:
         """Return the accuracy of one arm minus that of another; samples that share a picture or a
@@ -144,7 +144,9 @@ class Certificate:
         parts = dict.fromkeys(("call gain", "schema gain", "call harm", "schema harm"), 0.0)
         gaps = self.values["full"] - self.values["without"]
         for name, gap in zip(self.values.units, gaps.tolist(), strict=True):
-            called = any(entry.measured.get("looks") for entry in self.arms["full"].asked(name))
+            called = any(
+                entry.measured.get("looks") for entry in self.arms["full"].get_recorded_draws(name)
+            )
             part = f"{'call' if called else 'schema'} {'gain' if gap > 0 else 'harm'}"
             parts[part] += abs(gap) / len(gaps)
         return parts
@@ -184,7 +186,7 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
         arms: dict[str, PointScores] = {}
         for role, name in names.items():
             own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
-            point = full if role == "full" else closest(contestant_changes(full), own)
+            point = full if role == "full" else find_closest(get_contestant_changes(full), own)
             if point and len(run.by_id[point.id].columns):  # an arm without records does not count
                 arms[role] = run.by_id[point.id]
         certificate = Certificate(arms)
@@ -212,7 +214,7 @@ def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTab
         return look.iou if look else None
 
     def count_tokens(role: str) -> float:
-        entries = [*chain.from_iterable(map(arms[role].asked, samples))]
+        entries = [*chain.from_iterable(map(arms[role].get_recorded_draws, samples))]
         return sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries)
 
     columns: Columns[str] = (

@@ -30,7 +30,11 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.scoring.metrics import measured_parts, measurements, select_numbers
+from looktwice.eval.scoring.metrics import (
+    collect_measurements,
+    select_numbers,
+    split_by_measurement,
+)
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import (
@@ -41,7 +45,7 @@ from looktwice.eval.statistics.intervals import (
     mean_interval,
     share_interval,
 )
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 from looktwice.extras.studies.unpaired import compare_means
 from looktwice.pipelines.counted import format_number
 
@@ -125,8 +129,8 @@ def get_answered_scores(scores: PointScores) -> dict[str, float]:
     """Return the share of right draws for every sample that has a correct answer and a draw that
     did not fail."""
     return {
-        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
-        for name in scores.comparable
+        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.get_successful_draws(name))
+        for name in scores.comparable_values
     }
 
 
@@ -152,7 +156,7 @@ def _list_measurements(scores: PointScores) -> Iterator[Measurement]:
         shares = np.array([right.get(sample, np.nan) for sample in samples])
         return Measurement(scores, name, shares, codes, numbers)
 
-    for name, values in measurements(scores).items():
+    for name, values in collect_measurements(scores).items():
         if numbers := select_numbers(values):
             yield measure(name, [*numbers], np.array([*numbers.values()]))
             continue
@@ -169,14 +173,16 @@ def make_measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     arm that connects the quarters of the arm's own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
-        matrix = Values.of({0: get_answered_scores(scores)}, scores.clusters)
-        for name, values in measurements(scores).items() if scores.point.task == task else ():
+        matrix = ValueMatrix.of({0: get_answered_scores(scores)}, scores.clusters)
+        for name, values in (
+            collect_measurements(scores).items() if scores.point.task == task else ()
+        ):
             if LAYER_OR_HEAD_PATTERN.fullmatch(name):
                 continue
             numbers, points = select_numbers(values), []
-            parts = measured_parts(scores, name)
+            parts = split_by_measurement(scores, name)
             measured = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
-            for part in measured.by(parts.__getitem__).values():
+            for part in measured.split_by(parts.__getitem__).values():
                 if share := part.mean(0):
                     x = finite_mean(map(numbers.__getitem__, part.units))
                     points.append((x, share.value, share.low, share.high))
@@ -217,8 +223,10 @@ PASSED_SHARES = (0.25, 0.5, 0.75)
 def get_confidences(scores: PointScores) -> Mapping[str, float]:
     """Return the confidence of every comparable sample; empty if no sample has one, or if all have
     the same one."""
-    measured = measurements(scores).get("confidence", {})
-    numbers = {name: float(value) for name, value in measured.items() if name in scores.comparable}
+    measured = collect_measurements(scores).get("confidence", {})
+    numbers = {
+        name: float(value) for name, value in measured.items() if name in scores.comparable_values
+    }
     return numbers if len(set(numbers.values())) > 1 else {}
 
 
@@ -247,7 +255,7 @@ def find_risks(run: RunScores) -> Iterator[RiskCoverage]:
             continue
         order = sorted(confidence, key=lambda name: (-confidence[name], name))
         _, ties = np.unique([*map(confidence.__getitem__, order)], return_inverse=True)
-        values = np.array([*map(scores.comparable.__getitem__, order)])
+        values = np.array([*map(scores.comparable_values.__getitem__, order)])
         ranked = (np.bincount(ties, values) / np.bincount(ties))[ties]
         clusters, n = scores.clusters_of(order), len(order)
         counts = [max(1, round(share * n)) for share in (*PASSED_SHARES, 1.0)]
@@ -311,13 +319,13 @@ def find_routes(run: RunScores) -> Iterator[Route]:
             continue
         others, plans = list[tuple[PointScores, bool]](), list[tuple[PointScores, ...]]()
         for arm in run.points:
-            if arm.point.task_id == task and arm is not start and arm.comparable:
+            if arm.point.task_id == task and arm is not start and arm.comparable_values:
                 others.append((arm, is_specialist(arm)))
                 plans.append((arm,))
         for (model, own), (expert, is_expert) in product(others, others):
             plans += [(model, expert)] if is_expert and not own else []
         for plan in plans:
-            shared = set(confidence).intersection(*(arm.comparable for arm in plan))
+            shared = set(confidence).intersection(*(arm.comparable_values for arm in plan))
             order = sorted(shared, key=lambda name: (confidence[name], name))
             if len(order) > 1:
                 yield from _compare_shares((start, *plan), order)
@@ -330,8 +338,8 @@ def _compare_shares(arms: Sequence[PointScores], order: Sequence[str]) -> Iterat
     n, places, onward = len(order), np.arange(len(order)), len(arms) - 1
     values, tokens = np.empty((2, len(arms), n))
     for number, arm in enumerate(arms):
-        values[number] = [*map(arm.comparable.__getitem__, order)]
-        for place, entries in enumerate(map(arm.asked, order)):
+        values[number] = [*map(arm.comparable_values.__getitem__, order)]
+        for place, entries in enumerate(map(arm.get_recorded_draws, order)):
             tokens[number, place] = fmean(entry.tokens_in + entry.tokens_out for entry in entries)
     helped = np.sort(values[1:].max(axis=0) - values[0])[::-1]
     clusters = arms[0].clusters_of(order)

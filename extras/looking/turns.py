@@ -23,7 +23,7 @@ from looktwice.eval.display.text_tables import (
     share_cell,
     text,
 )
-from looktwice.eval.scoring.turns import LOOKING_REASON, Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.turns import LOOKING_REASON, ArmTurns, Turns, read_turns
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import Estimate, share_interval
@@ -33,7 +33,7 @@ from looktwice.eval.statistics.intervals import Estimate, share_interval
 class TurnChange:
     """The change from one turn of an arm to a later one; turns are counted from 0."""
 
-    arm: TurnsOfArm
+    arm: ArmTurns
     before_turn: int
     after_turn: int
 
@@ -102,7 +102,7 @@ class TurnLine:
     (`last_change`), and the change since the first turn, from which the cost per point is
     computed."""
 
-    arm: TurnsOfArm
+    arm: ArmTurns
     name: str
     turn: int
     last_change: TurnChange | None = None
@@ -145,9 +145,9 @@ def list_turn_lines(run: RunScores) -> Iterator[TurnLine]:
     """Yield a line per turn of every arm, and, for more than two turns, a line from the first to
     the last."""
     for arm in read_turns(run):
-        first, *later = arm.shown
+        first, *later = arm.shown_turns
         yield TurnLine(arm, f"{first + 1}", first)
-        for before, turn in zip(arm.shown, later, strict=False):
+        for before, turn in zip(arm.shown_turns, later, strict=False):
             since = TurnChange(arm, first, turn)
             yield TurnLine(arm, f"{turn + 1}", turn, TurnChange(arm, before, turn), since)
         if len(later) > 1:
@@ -165,7 +165,7 @@ class StoppingRule:
     same; `gain` is the paired difference between the two.
     """
 
-    arm: TurnsOfArm
+    arm: ArmTurns
     name: str
     mean_turns: float
     mean_spent: float
@@ -303,11 +303,15 @@ def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
         for scores in own:
             marks = defaultdict[str, dict[str, float]](dict)
             for about in own:
-                for name, value in about.comparable.items():
+                for name, value in about.comparable_values.items():
                     row = about.samples[name]
                     aspect, of = row.meta.get("aspect"), str(row.meta.get("of"))
                     # with the answer "no", no mark was drawn
-                    if aspect and of in scores.comparable and row.truth.get("answer") != "no":
+                    if (
+                        aspect
+                        and of in scores.comparable_values
+                        and row.truth.get("answer") != "no"
+                    ):
                         for kind in (aspect, ALL_ASPECTS):
                             marks[kind][of] = min(value, marks[kind].get(of, 1.0))
             whole = marks.pop(ALL_ASPECTS, {})
@@ -317,7 +321,7 @@ def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
             ]:
                 parts: tuple[dict[str, float], dict[str, float]] = {}, {}
                 for sample, value in values.items():
-                    parts[value < 1][sample] = scores.comparable[sample]
+                    parts[value < 1][sample] = scores.comparable_values[sample]
                 yield SeenMarks(contestant, scores.task, kind, *parts, scores.clusters)
 
 

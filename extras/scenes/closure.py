@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
+from looktwice.eval.tasks.outlines import XY, compute_circle_points, make_regular_polygon, make_star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
@@ -42,19 +42,19 @@ def make_outline(shape: str, official: bool = False) -> XY:
     capsule is bent inwards; `official` reproduces both flaws.
     """
     if shape == "capsule":
-        right = 0.5 * on_circle(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
+        right = 0.5 * compute_circle_points(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
         if official:
             left = right[::-1] - (1, 0)
             return np.concatenate([left, right[:1], right, left[:1]])
         return np.concatenate([right, -right])
     if shape == "circle":
-        return regular_polygon(64, 1, 0)
+        return make_regular_polygon(64, 1, 0)
     corners, parts = {
-        "star": (star(10, 1, 0.5, 0), 2),
-        "hexagon": (regular_polygon(6, 1, 0), 4),
-        "pentagon": (regular_polygon(5, 1, 0), 4),
-        "rectangle": (regular_polygon(4, 1, 0), 2),
-        "triangle": (regular_polygon(3, 1, 0), 4),
+        "star": (make_star(10, 1, 0.5, 0), 2),
+        "hexagon": (make_regular_polygon(6, 1, 0), 4),
+        "pentagon": (make_regular_polygon(5, 1, 0), 4),
+        "rectangle": (make_regular_polygon(4, 1, 0), 2),
+        "triangle": (make_regular_polygon(3, 1, 0), 4),
     }[shape]
     shares = np.arange(parts)[None, :, None] / parts
     ends = np.roll(corners, -1, axis=0)[:, None]

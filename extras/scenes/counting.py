@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.outlines import XY, circle, regular_polygon, rotate, star
+from looktwice.eval.tasks.outlines import XY, make_circle, make_regular_polygon, make_star, rotate
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.scenes.canvas import (
     BLACK,
@@ -38,13 +38,13 @@ MAX_PLACEMENT_TRIES = 50  # positions tried for a figure
 HALF_SIDE = 30.0
 RING_SCALES = (1.0, 0.7, 0.4)
 OUTLINES: dict[str, XY] = {
-    "circle": circle(HALF_SIDE),
+    "circle": make_circle(HALF_SIDE),
     "rectangle": np.array([[-30, -20], [30, -20], [30, 20], [-30, 20]], np.float64),
     "triangle": np.array([[0, -30], [30, 30], [-30, 30]], np.float64),
-    "hexagon": regular_polygon(6, HALF_SIDE, 0),
-    "star": star(5, HALF_SIDE, HALF_SIDE / 2),
-    "pentagon": regular_polygon(5, HALF_SIDE),
-    "octagon": regular_polygon(8, HALF_SIDE, -22.5),
+    "hexagon": make_regular_polygon(6, HALF_SIDE, 0),
+    "star": make_star(5, HALF_SIDE, HALF_SIDE / 2),
+    "pentagon": make_regular_polygon(5, HALF_SIDE),
+    "octagon": make_regular_polygon(8, HALF_SIDE, -22.5),
 }
 COLORS: dict[str, RGB] = {
     "red": (255, 0, 0),
@@ -214,7 +214,7 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
             if all(
                 are_separated(figure, neighbour, levels["min_distance"]) for neighbour in placed
             ):
-                rings = params.integer(2, 3) if rng.random() < RINGED_SHARE else 1
+                rings = params.draw_integer(2, 3) if rng.random() < RINGED_SHARE else 1
                 placed.append(replace(figure, ring_count=rings))
                 break
         else:
@@ -260,7 +260,7 @@ def draw_colors(params: SceneParameters) -> Attempts:
         times = params.rng.integers(1, most, len(kinds), endpoint=True)
         if params.official:
             palette = list(COLORS)[:tints]
-            order = [kind for kind in kinds for _ in range(params.integer(1, most))]
+            order = [kind for kind in kinds for _ in range(params.draw_integer(1, most))]
             colors = [params.pick(palette) for _ in order]
             figures = _place_filled(params, order, colors, int(times.sum()), 1)
             pairs = sorted({(figure.shape, figure.color) for figure in figures})

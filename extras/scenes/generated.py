@@ -128,7 +128,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         sample = Sample(name, scene.question, images, (), marks, meta)
         return Item(sample, scene.answer, scene.truth)
 
-    def _known(self, number: int) -> Fields:
+    def _get_known_fields(self, number: int) -> Fields:
         """Return the fields by which a subset may select; the scene is made only if the levels do
         not suffice."""
         plan = self._plan(number)

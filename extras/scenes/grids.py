@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.tasks.outlines import XY, circle, rounded_square
+from looktwice.eval.tasks.outlines import XY, make_circle, make_rounded_square
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes.canvas import (
@@ -36,7 +36,7 @@ SHAPES, FILLS = ("square", "circle", "triangle"), ("white", "black")
 DIRECTION_STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
 OUTLINES: Mapping[str, XY] = {
     "square": CELL_SIDE * SQUARE,
-    "circle": circle(CELL_SIDE / 2, CELL_SIDE / 2, CELL_SIDE / 2),
+    "circle": make_circle(CELL_SIDE / 2, CELL_SIDE / 2, CELL_SIDE / 2),
     "triangle": CELL_SIDE * TRIANGLE,
 }
 
@@ -291,13 +291,13 @@ def draw_letters(params: SceneParameters) -> Attempts:
         wide = len(letters) * (LETTER_SIZE + LETTER_GAP) - LETTER_GAP
         pixels = make_blank(wide, LETTER_SIZE)
         for end in (0, wide - LETTER_SIZE):
-            fill_outline(pixels, rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
+            fill_outline(pixels, make_rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
         pixels[:, LETTER_SIZE // 2 : wide - LETTER_SIZE // 2] = ground
         for letter, left in zip(letters, lefts, strict=True):
             for (row, bits), column in product(enumerate(LETTER_DOTS[letter]), range(5)):
                 if bits >> (4 - column) & 1:
                     x, y = left + column * (dot + gap), top + row * (dot + gap)
-                    fill_outline(pixels, rounded_square(x, y, dot, dot / 10), color)
+                    fill_outline(pixels, make_rounded_square(x, y, dot, dot / 10), color)
         return pixels
 
     yield Scene(

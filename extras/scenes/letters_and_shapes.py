@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
-from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, GeneratedTask, Subset, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.pipelines.geometry import PixelRect, grow, overlaps
 from looktwice.pipelines.marks import Box
@@ -38,7 +38,7 @@ CAPITAL_HEIGHT = (
 
 
 @dataclass(frozen=True)
-class LettersAndShapes(MadeTask):
+class LettersAndShapes(GeneratedTask):
     """`n` generated questions, half of them "Which letter is red?", half "How many of the red
     shapes are triangles?".
 
@@ -81,7 +81,7 @@ class LettersAndShapes(MadeTask):
         return Facts("made", "by construction", note="generated images; tests tools only")
 
     @cached_property
-    def _chosen(self) -> list[int]:
+    def _selected_numbers(self) -> list[int]:
         names = [self._id(number) for number in range(self.n)]
         rows = [(name.partition("_")[2], {"kind": name.partition("_")[0]}) for name in names]
         return self.subset.choose(rows, names=names)

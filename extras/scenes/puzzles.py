@@ -156,19 +156,19 @@ class Puzzles(SweptTask):
         return find_valid_try(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
 
     @cached_property
-    def _chosen(self) -> Sequence[int]:
-        rows = [(self._id(number), self._known(number)) for number in range(2 * self.n)]
+    def _selected_numbers(self) -> Sequence[int]:
+        rows = [(self._id(number), self._get_known_fields(number)) for number in range(2 * self.n)]
         return self.subset.choose(rows)
 
     def _id(self, number: int) -> str:
         return f"{super()._id(number // 2)}/{ROLES[number % 2]}"
 
-    def _known(self, number: int) -> Fields:
+    def _get_known_fields(self, number: int) -> Fields:
         image, role = self._id(number).split("/")
         return {"image": image, "role": role, **self._plan(number // 2)}
 
     def _item(self, number: int) -> Item:
-        puzzle, meta = self.make_puzzle(number // 2), dict(self._known(number))
+        puzzle, meta = self.make_puzzle(number // 2), dict(self._get_known_fields(number))
         question, choices, right = REASONING_QUESTION, OPTION_NAMES, puzzle.right_index
         if meta["role"] == "perception":
             rng = make_rng("perception", self.seed, number)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks.outlines import XY, circle, rotate, translate
+from looktwice.eval.tasks.outlines import XY, make_circle, rotate, translate
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes.canvas import (
@@ -70,7 +70,7 @@ class Element:
         """The corners. The aspect ratio is height over width for squares and triangles; other kinds
         ignore it."""
         if self.kind == "circle":
-            return circle(self.size / 2, self.x, self.y)
+            return make_circle(self.size / 2, self.x, self.y)
         box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
         turned = rotate(ELEMENT_CORNERS[self.kind] * box, self.rotation, box / 2)
         return translate(turned, self.x, self.y)
@@ -92,8 +92,12 @@ def draw_pattern(params: SceneParameters, count: int) -> Pattern:
     """Draw elements at integer positions, of sizes 30 to 50 and at angles of 10 to 360 degrees."""
     elements = []
     for _ in range(count):
-        x, y, size = params.integer(10, 150), params.integer(10, 150), params.integer(30, 50)
-        turn = params.integer(10, 360)
+        x, y, size = (
+            params.draw_integer(10, 150),
+            params.draw_integer(10, 150),
+            params.draw_integer(30, 50),
+        )
+        turn = params.draw_integer(10, 360)
         elements.append(Element(params.pick(ELEMENTS), x, y, size, turn))
     return tuple(elements)
 
@@ -184,7 +188,7 @@ def draw_constancy(params: SceneParameters) -> Attempts:
     So each option resembles the others as much as the target does.
     """
     while params.official or params.levels != NEUTRAL_LEVELS:
-        base = draw_pattern(params, params.integer(2, 10))
+        base = draw_pattern(params, params.draw_integer(2, 10))
         options = [base]
         if params.official:
             levels = params.levels
@@ -212,7 +216,7 @@ def draw_constancy(params: SceneParameters) -> Attempts:
 
 
 def _draw_direction(params: SceneParameters) -> Any:
-    return params.levels["rotation"] + params.integer(-ROTATION_JITTER, ROTATION_JITTER)
+    return params.levels["rotation"] + params.draw_integer(-ROTATION_JITTER, ROTATION_JITTER)
 
 
 def _apply_changes(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:
@@ -278,7 +282,7 @@ def draw_ground(params: SceneParameters) -> Attempts:
         base = draw_pattern(params, params.levels["num_shapes"])
         if params.official:
             moved = list(base)
-            for _ in range(params.integer(1, min(2, len(base)))):
+            for _ in range(params.draw_integer(1, min(2, len(base)))):
                 number = params.pick(range(len(base)))  # the same element may move twice
                 moved[number] = _move_element(params, moved[number])
             turn = _draw_turn(params) if params.rng.random() > 0.5 else 0
@@ -309,11 +313,11 @@ def _rotate_all(pattern: Pattern, degrees: float) -> Pattern:
 
 
 def _move_element(params: SceneParameters, element: Element) -> Element:
-    return replace(element, x=params.integer(10, 150), y=params.integer(10, 150))
+    return replace(element, x=params.draw_integer(10, 150), y=params.draw_integer(10, 150))
 
 
 def _move_elements(params: SceneParameters, base: Pattern) -> Pattern:
-    count = params.integer(1, min(2, len(base)))
+    count = params.draw_integer(1, min(2, len(base)))
     pattern = list(base)
     for number in set(params.shuffled(range(len(base)))[:count]):
         before = after = base[number]
@@ -329,15 +333,15 @@ def _draw_specks(params: SceneParameters) -> list[Speck]:
     specks = list[Speck]()
     for _ in range(int(FRAME_SIDE * FRAME_SIDE * params.levels["density"] / 100)):
         kind = params.pick(("line", "dot", "rectangle"))
-        x, y = params.integer(10, FRAME_SIDE - 20), params.integer(10, FRAME_SIDE - 20)
+        x, y = params.draw_integer(10, FRAME_SIDE - 20), params.draw_integer(10, FRAME_SIDE - 20)
         if kind == "line":
-            length = params.integer(5, 30)
+            length = params.draw_integer(5, 30)
             end = [round(float(start + length * rng.random()), 2) for start in (x, y)]
             points: NDArray[Any] = np.array([[x, y], end])
         elif kind == "dot":
-            points = circle(params.integer(1, 3), x, y)
+            points = make_circle(params.draw_integer(1, 3), x, y)
         else:
-            right, bottom = x + params.integer(3, 15), y + params.integer(3, 15)
+            right, bottom = x + params.draw_integer(3, 15), y + params.draw_integer(3, 15)
             points = np.array([[x, y], [right, y], [right, bottom], [x, bottom]])
         specks.append((kind, points))
     return specks

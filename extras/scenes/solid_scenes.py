@@ -84,11 +84,11 @@ def draw_counting(colored: bool, params: SceneParameters) -> Attempts:
         colors = params.shuffled(COUNTED_COLORS)
         names = list[tuple[str, str]]()
         for shape in shapes if params.official else shapes[1:]:
-            names += [(shape, params.pick(colors)) for _ in range(params.integer(1, most))]
+            names += [(shape, params.pick(colors)) for _ in range(params.draw_integer(1, most))]
         if not params.official:
             asked_color = colors[:1] if colored else colors
             names += [(shapes[0], params.pick(asked_color)) for _ in range(key)]
-            more = max(params.integer(1, most) - key, 0) if colored else 0
+            more = max(params.draw_integer(1, most) - key, 0) if colored else 0
             names += [(shapes[0], params.pick(colors[1:])) for _ in range(more)]
         solids = _place_solids(params, stage, params.shuffled(names))
         if solids and (params.official or len(solids) == len(names)):

@@ -58,7 +58,7 @@ class SceneSetup:
     def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> SceneSetup:
         """Draw a random setup; if `fixed`, always return the same one."""
         ground, light = params.pick(tuple(GROUND_COLORS)), params.pick(tuple(LIGHT_POSITIONS))
-        grain = params.integer(1, 8)
+        grain = params.draw_integer(1, 8)
         return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
 
     @property

@@ -52,7 +52,7 @@ class BabyVision(TableTask):
         return "test"
 
     @property
-    def _word_columns(self) -> Sequence[str]:
+    def _text_columns(self) -> Sequence[str]:
         return TEXT_COLUMNS
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.answer_cells import read_answer_key, split_lettered
+from looktwice.eval.tasks.answer_cells import read_answer_key, split_lettered_choices
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.extras.sets.set_task import SetTask
@@ -71,7 +71,7 @@ class Erqa(SetTask):
         if not text or not key:
             raise ValueError(f"question or answer is missing; found only {', '.join(features)}")
         count = len(features.get(IMAGE_FEATURE, ()))
-        _, choices = split_lettered(FORM_INSTRUCTION_PATTERN.split(text)[0])
+        _, choices = split_lettered_choices(FORM_INSTRUCTION_PATTERN.split(text)[0])
         choices = choices if len(choices) > 1 else LETTERS
         prompt = insert_image_tags(
             text, [int(n) for n in features.get("visual_indices", ())], count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from looktwice.eval.records.judgements import MATCH
+from looktwice.eval.records.judgements import MATCH_CRITERION
 from looktwice.extras.judging.passes import (
     FENCE_INSTRUCTION,
     JudgeCase,
@@ -45,7 +45,7 @@ def parse_key_verdict(text: str, case: JudgeCase) -> JudgeVerdict:
     for word, value in (("true", 1.0), ("false", 0.0)):
         if word in words:
             answer = case.key if value else None
-            return JudgeVerdict(answer, {MATCH: value})
+            return JudgeVerdict(answer, {MATCH_CRITERION: value})
     return JudgeVerdict(reason="the judge's reply has neither True nor False")
 
 

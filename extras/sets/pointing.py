@@ -98,7 +98,7 @@ class RefSpatial(ListedTask):
         if self._table is None:
             yield from super().__iter__()
             return
-        chosen = {question.number: question for question in self._chosen}
+        chosen = {question.number: question for question in self._selected_questions}
         rows = self._table.read_rows_at(sorted(chosen), ("image", "mask"))
         yield from (self._item(chosen[number], cells) for number, cells in rows)
 

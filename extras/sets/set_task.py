@@ -52,7 +52,7 @@ class SetTask(RowTask):
     @property
     def facts(self) -> Facts:
         """The facts about the set, the SHA-256 of its file, and what was left out."""
-        self._rows  # noqa: B018  determines what is left out
+        self._usable_questions  # noqa: B018  determines what is left out
         return Facts(
             self.split,
             f"as in the file, sha256 {self._sha[:12]}",

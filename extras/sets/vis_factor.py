@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.groups import group_by, group_metric
+from looktwice.eval.scoring.groups import compute_group_metric, group_by
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import Row, as_text
@@ -86,12 +86,12 @@ class VisFactorScorer(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return each test's share of right items, and the mean over the tests."""
-        tests = group_by(scores.keyed, "category_id")
+        tests = group_by(scores.keyed_samples, "category_id")
         found, units = list[Metric](), dict[str, float]()
         for test, members in sorted(tests.items()):
-            rows = {name: scores.keyed[name] for name in members}
+            rows = {name: scores.keyed_samples[name] for name in members}
             groups = group_by(rows, "category_id", "eval_index")
-            metric = group_metric("item_accuracy", "item", scores, groups)
+            metric = compute_group_metric("item_accuracy", "item", scores, groups)
             if metric.units:
                 found.append(Metric(**{**vars(metric), "slice": f"category_id={test}"}))
                 units |= metric.units
@@ -140,7 +140,7 @@ class VisFactor(TableTask):
         return table
 
     @property
-    def _word_columns(self) -> Sequence[str]:
+    def _text_columns(self) -> Sequence[str]:
         return TEXT_COLUMNS
 
     @property

@@ -36,10 +36,10 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.labels import contestant_changes
+from looktwice.eval.scoring.labels import get_contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import Values, benjamini_hochberg
+from looktwice.eval.statistics.paired import ValueMatrix, benjamini_hochberg
 from looktwice.extras.studies.answer_bias import (
     CANDIDATE_DRAW_COUNTS,
     FALSE_DISCOVERY_RATE,
@@ -100,7 +100,7 @@ class Audit:
     def chance(self) -> Mapping[str, float]:
         """The chance level of each sample with a key: 1 over its number of choices, or, for open
         questions, the share of the most frequent key."""
-        keyed = self.seen_arm.keyed
+        keyed = self.seen_arm.keyed_samples
         keys = Counter(row.answer for row in keyed.values() if not row.n_choices)
         common = max(keys.values(), default=0) / max(1, keys.total())
         return {n: 1 / row.n_choices if row.n_choices else common for n, row in keyed.items()}
@@ -131,10 +131,10 @@ class Audit:
         return max((question.draw_count for question in self.bias.questions), default=0)
 
     @cached_property
-    def values(self) -> Values[str, str]:
+    def values(self) -> ValueMatrix[str, str]:
         """The values of every arm, on the samples of the `seen` arm."""
-        arms = {name: scores.comparable for name, scores in self.arms.items()}
-        values = Values.of(arms, self.seen_arm.clusters)
+        arms = {name: scores.comparable_values for name, scores in self.arms.items()}
+        values = ValueMatrix.of(arms, self.seen_arm.clusters)
         return values.where(values.valid_mask("seen"))
 
     def compute_means(self, arm: str) -> tuple[float, float, float] | None:
@@ -165,7 +165,7 @@ def find_audits(run: RunScores) -> list[Audit]:
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
         if scores.point.contestant in ARM_DESCRIPTIONS and len(scores.columns):
-            group = write_canonical([scores.point.task_id, contestant_changes(scores.point)])
+            group = write_canonical([scores.point.task_id, get_contestant_changes(scores.point)])
             groups[group][scores.point.contestant] = scores
     audited = []
     for arms in groups.values():
@@ -217,7 +217,7 @@ def _make_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion
         for choice in row.sample["choices"]
     )
     choices = dict(zip(ascii_uppercase, words, strict=False))
-    asked, answers, right = arm.not_failed(name), Counter[str](), 0
+    asked, answers, right = arm.get_successful_draws(name), Counter[str](), 0
     for entry in asked:
         right += entry.verdict is Verdict.RIGHT
         if entry.answer is not None:
@@ -283,7 +283,9 @@ class ArmLine:
     @property
     def cleaned_accuracy(self) -> str:
         """The accuracy on the cleaned set, and the number of its samples."""
-        values = [v for name, v in self.scores.comparable.items() if name in self.kept_samples]
+        values = [
+            v for name, v in self.scores.comparable_values.items() if name in self.kept_samples
+        ]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:
@@ -368,7 +370,7 @@ class LetterLine:
     @property
     def always_right(self) -> float | None:
         """The share of samples that are right in every draw; None with a single draw."""
-        draws = [*map(self.scores.asked, self.scores.comparable)]
+        draws = [*map(self.scores.get_recorded_draws, self.scores.comparable_values)]
         if self.scores.point.draws < 2 or not draws:
             return None
         return fmean(all(entry.verdict is Verdict.RIGHT for entry in asked) for asked in draws)

@@ -37,7 +37,7 @@ from looktwice.eval.statistics.intervals import (
     percentile_interval,
     resampled_means,
 )
-from looktwice.eval.statistics.paired import Values, holm
+from looktwice.eval.statistics.paired import ValueMatrix, holm
 
 FRAGILITY_NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the"
@@ -100,7 +100,7 @@ class Fragility:
 
     contestant: str
     task: str
-    values: Values[str, str]
+    values: ValueMatrix[str, str]
     mean_squares: Floats
     repeat_differences: Floats
     resample_count: int = RESAMPLE_COUNT
@@ -119,7 +119,7 @@ class Fragility:
             [[(fmean(d), np.square(d).mean()) for d in samples] for samples in draws.values()]
         ).transpose(2, 0, 1)
         codes = cluster_codes([*clusters.values()], len(clusters))
-        values = Values(means, tuple(draws), tuple(clusters), codes)
+        values = ValueMatrix(means, tuple(draws), tuple(clusters), codes)
         first = next(iter(draws.values()))
         counts = np.array([*map(len, first)], np.float64)
         counts[counts < 2] = np.nan
@@ -291,10 +291,16 @@ def measure_fragilities(run: RunScores) -> list[Fragility]:
     lines = []
     for place, arms in by_line.items():
         default = next(iter(arms.values()))
-        shared = set(default.comparable).intersection(*(arm.comparable for arm in arms.values()))
-        clusters = {name: default.clusters[name] for name in default.comparable if name in shared}
+        shared = set(default.comparable_values).intersection(
+            *(arm.comparable_values for arm in arms.values())
+        )
+        clusters = {
+            name: default.clusters[name] for name in default.comparable_values if name in shared
+        }
         draws = {
-            style: [[draw.score.value for draw in arm.not_failed(name)] for name in clusters]
+            style: [
+                [draw.score.value for draw in arm.get_successful_draws(name)] for name in clusters
+            ]
             for style, arm in arms.items()
         }
         if len(arms) > 1 and clusters:

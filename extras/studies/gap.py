@@ -27,9 +27,13 @@ from looktwice.eval.display.text_tables import (
     percentage_points,
     table,
 )
-from looktwice.eval.scoring.labels import contestant_changes, setting_at
-from looktwice.eval.scoring.row import Row, accuracy_to_compare, get_units
-from looktwice.eval.scoring.run_rows import comes_from_another_split, own_metrics, published_names
+from looktwice.eval.scoring.labels import get_contestant_changes, get_setting_at
+from looktwice.eval.scoring.row import Row, get_units, make_comparable_accuracy
+from looktwice.eval.scoring.run_rows import (
+    comes_from_another_split,
+    list_published_names,
+    list_task_metrics,
+)
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
 from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import Estimate, share_interval
@@ -127,12 +131,12 @@ def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[
     """Return the arms of one task by name: "from" and "to", then the arms with one changed factor,
     by the factor's name. Empty if either of the two contestants was not asked.
     """
-    plain = {arm.point.contestant: arm for arm in points if not contestant_changes(arm.point)}
+    plain = {arm.point.contestant: arm for arm in points if not get_contestant_changes(arm.point)}
     if not {gap["from"], gap["to"]} <= plain.keys():
         return {}
     arms = {"from": plain[gap["from"]], "to": plain[gap["to"]]}
     for arm in points:
-        changes = [*contestant_changes(arm.point).items()]
+        changes = [*get_contestant_changes(arm.point).items()]
         if arm.point.contestant == gap["from"] and len(changes) == 1:
             path, value = changes[0]
             start, end = (_get_setting(arms[side], path) for side in ("from", "to"))
@@ -144,7 +148,9 @@ def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[
 
 def _get_setting(scores: PointScores, path: str) -> object:
     """Return the value at a dotted path in a point's specification, or None."""
-    return scores.point.read if path == "read" else setting_at(scores.point.spec, path.split("."))
+    return (
+        scores.point.read if path == "read" else get_setting_at(scores.point.spec, path.split("."))
+    )
 
 
 def _find_shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
@@ -152,7 +158,7 @@ def _find_shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str,
     that are means."""
     by_name = defaultdict[str, dict[str, Metric]](dict)
     for name, scores in arms.items():
-        for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
+        for metric in (make_comparable_accuracy(scores), *list_task_metrics(scores)):
             if metric.value is None and metric.p is None and not metric.slice:
                 by_name[metric.name][name] = metric
     return {name: by_arm for name, by_arm in by_name.items() if len(by_arm) == len(arms)}
@@ -239,7 +245,7 @@ def make_published_table(scored: Table) -> TextTable:
     here = defaultdict[str, dict[str, Row]](dict)
     for row in scored.where(slice=""):
         if row.value is not None and row.contestant in contestants:
-            here[row.contestant] |= {n: row for n in published_names(row) if n in given}
+            here[row.contestant] |= {n: row for n in list_published_names(row) if n in given}
     for name, rows in here.items():
         if rows:
             lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
@@ -272,7 +278,7 @@ def make_published_gap_table(scored: Table) -> TextTable:
             for row in scored.where(slice=""):
                 right = (row.value or 0.0) * row.n
                 is_share = row.value is not None and row.n and abs(right - round(right)) < 1e-6
-                shared = {*published_names(row)} & asked if is_share else ()
+                shared = {*list_published_names(row)} & asked if is_share else ()
                 for task in shared if row.contestant in contestants else ():
                     gaps[row.contestant][task] = compare_shares(round(right), row.n, *shares[task])
             lines += [(who, str(name), cells) for who, cells in gaps.items()]

@@ -29,7 +29,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, bootstrap_statistic
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 from looktwice.extras.logs.standings import RankChanges, compare_ranks
 from looktwice.extras.studies.fragility import (
     Fragility,
@@ -179,7 +179,7 @@ class _SwapRate:
         settings; None without common samples or with a single setting."""
         count = min(map(len, sides))
         kept = [values for side in sides for values in side[:count]]
-        every = Values.of(dict(enumerate(kept)), clusters)
+        every = ValueMatrix.of(dict(enumerate(kept)), clusters)
         shared = every.where(every.valid_mask())
         if count < 2 or not shared.units:
             return None
@@ -252,7 +252,7 @@ def _may_have_draws(arms: Sequence[PointScores]) -> bool:
 
 
 def _collect_values(arms: Sequence[PointScores]) -> dict[Question, float]:
-    return {(arm.point.task_id, n): v for arm in arms for n, v in arm.comparable.items()}
+    return {(arm.point.task_id, n): v for arm in arms for n, v in arm.comparable_values.items()}
 
 
 def _collect_values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:

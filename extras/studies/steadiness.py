@@ -26,7 +26,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.answers import majority_value
+from looktwice.eval.statistics.answers import compute_majority_value
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
@@ -43,7 +43,7 @@ def find_complete_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """Return the draws of each sample that has a key and no failed or missing draw, cut to the
     number of draws that all these samples have."""
     complete = dict[str, list[ScoredRecord]]()
-    for name in scores.keyed:
+    for name in scores.keyed_samples:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
         if len(kept) == len(scores.draws(name)):
             complete[name] = kept
@@ -62,7 +62,7 @@ class Draws:
     @property
     def left_out_count(self) -> int:
         """The number of samples with a key of which a draw is missing or failed."""
-        return len(self.scores.keyed) - len(self.complete_draws)
+        return len(self.scores.keyed_samples) - len(self.complete_draws)
 
     @property
     def share_any_right(self) -> Estimate:
@@ -79,7 +79,7 @@ class Draws:
         votes = []
         for draws in self.complete_draws.values():
             answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
-            votes.append(majority_value(answers, worth))
+            votes.append(compute_majority_value(answers, worth))
         return bootstrap_mean(votes, self.scores.clusters_of(self.complete_draws))
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from looktwice.eval.statistics.intervals import (
-    LEVEL,
+    CONFIDENCE_LEVEL,
     Clusters,
     Estimate,
     Floats,
@@ -23,7 +23,7 @@ def compute_clopper_pearson(k: int, n: int) -> tuple[float, float]:
     """Compute the exact interval of a share of k out of n (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv
 
-    tail = (1 - LEVEL) / 2
+    tail = (1 - CONFIDENCE_LEVEL) / 2
     low = float(betaincinv(k, n - k + 1, tail)) if k else 0.0
     return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
 

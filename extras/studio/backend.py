@@ -284,7 +284,7 @@ class StudioBackend:
         if summary.why:
             raise ValueError(summary.why)
         folder, rows = RunFolder(summary.folder), list[Node]()
-        scorers, (row,) = ScoringTools(folder, plan).of_plan, folder.samples.values()
+        scorers, (row,) = ScoringTools(folder, plan).plan_scorers, folder.samples.values()
         records = folder.records(item.sample.id)
         for arm in (*plan.points, *plan.readings):
             for draw in range(arm.draws):

@@ -13,7 +13,7 @@ from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.numerals import MAX_COUNT, parse_number_words
-from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
+from looktwice.eval.readers.reader import Reading, TextReader, get_choice_texts, get_subtask
 from looktwice.eval.readers.vocabulary import NUMBERS, pattern
 from looktwice.pipelines.sample import Sample
 
@@ -84,7 +84,7 @@ class Vlmevalkit(TextReader):
     form: Literal["2026-06", "2025-08", "2024-02"] = "2026-06"
 
     def read_text(self, reply: str, sample: Sample) -> Reading:
-        choices = choice_texts(sample)
+        choices = get_choice_texts(sample)
         letters = ascii_uppercase[: len(choices)]
         found = None if _FAILURE_TEXT in reply else self._find_letter(reply, letters)
         if found is None:

@@ -16,7 +16,7 @@ from math import isclose, prod
 from statistics import fmean
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.groups import group_by, group_metric
+from looktwice.eval.scoring.groups import compute_group_metric, group_by
 from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Score, Scorer
 from looktwice.pipelines.geometry import iou
@@ -192,8 +192,8 @@ class BenchmarkScorer(Scorer):
         """Return the metrics that the settings name and whose fields the samples have."""
         metrics = list[Metric]()
         for name, fields in self.all_right.items():
-            if groups := group_by(scores.keyed, *fields):
-                metrics.append(group_metric(name, fields[-1], scores, groups))
+            if groups := group_by(scores.keyed_samples, *fields):
+                metrics.append(compute_group_metric(name, fields[-1], scores, groups))
         if self.mean_of:
             metrics += self._list_means(scores)
         if self.boxes:
@@ -220,13 +220,13 @@ class BenchmarkScorer(Scorer):
         return levels
 
     def _list_means(self, scores: PointScores) -> Iterator[Metric]:
-        counted = self._select_counted(scores.keyed)
+        counted = self._select_counted(scores.keyed_samples)
         values = {name: worth for name, worth in accuracy(scores).items() if name in counted}
         if not values:
             return
         yield _make_mean_metric(values, scores, self.mean_of)
         outer, *inner = self.mean_of
-        parts = group_by({name: scores.keyed[name] for name in values}, outer)
+        parts = group_by({name: scores.keyed_samples[name] for name in values}, outer)
         for part, members in parts.items():
             worth = {name: values[name] for name in members}
             yield _make_mean_metric(worth, scores, inner, f"{outer}={part}")
@@ -250,9 +250,9 @@ def _make_mean_metric(
 ) -> Metric:
     """Return the mean of means as a metric. If it equals the plain mean (parts of equal size), do
     not set the metric's value, so that the metric gets an interval."""
-    mean = compute_mean_of_means(values, scores.keyed, fields)
+    mean = compute_mean_of_means(values, scores.keyed_samples, fields)
     own = None if isclose(mean, fmean(values.values())) else mean
-    failed = frozenset(values.keys() - scores.comparable.keys())
+    failed = frozenset(values.keys() - scores.comparable_values.keys())
     return Metric(MEAN_METRIC, values, "sample", failed, own, part, clusters=scores.clusters)
 
 

@@ -82,7 +82,7 @@ class Rollouts:
     @cached_property
     def _scorer(self) -> RecordScorer:
         plan = Plan(self.plan.name, (self.arm,), plugins=self.plan.plugins)
-        return ScoringTools(RunFolder(self.out), plan, plan.plugins).of_plan[self.arm.id]
+        return ScoringTools(RunFolder(self.out), plan, plan.plugins).plan_scorers[self.arm.id]
 
     def __enter__(self) -> Self:
         """Open the folder. Raises RunError if it holds another run, or is in use."""
@@ -133,7 +133,7 @@ class Rollouts:
         row = SampleRow(self.arm.task_id, hash_json(plain), item.answer, plain, item.truth)
         with recorder.lock:
             if row.id not in recorder.shas:
-                recorder.writer.sample(row)
+                recorder.writer.add_sample(row)
                 recorder.shas[row.id] = row.sha
         return row
 

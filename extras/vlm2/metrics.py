@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.groups import clusters_of, group_by, group_metric
-from looktwice.eval.scoring.metrics import right_by_draw
+from looktwice.eval.scoring.groups import compute_group_metric, find_group_clusters, group_by
+from looktwice.eval.scoring.metrics import list_right_by_draw
 from looktwice.eval.scoring.verdict import (
     Levels,
     Metric,
@@ -74,7 +74,7 @@ class PairScorer(SubtaskScorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return the four metrics, each over pairs."""
-        samples = scores.keyed
+        samples = scores.keyed_samples
         pairs = group_by(samples, "pair")
         sides: dict[str, dict[str, list[str]]] = {"T": {}, "F": {}}
         for pair, names in pairs.items():
@@ -89,18 +89,18 @@ class PairScorer(SubtaskScorer):
             if self.name.endswith("Cpr") and pair not in complete:
                 continue
             positive = true.get(pair, [])
-            draws = right_by_draw(map(scores.draws, [*positive, *false.get(pair, [])]))
+            draws = list_right_by_draw(map(scores.draws, [*positive, *false.get(pair, [])]))
             cut = len(positive)
             if draws:
                 both[pair] = fmean(any(draw[:cut]) and any(draw[cut:]) for draw in draws)
         metrics, failed = [], frozenset[str]()
         for metric, side in (("positive_accuracy", true), ("negative_accuracy", false)):
             groups = {pair: side.get(pair, []) for pair in both}
-            metrics.append(group_metric(metric, "pair", scores, groups, any))
+            metrics.append(compute_group_metric(metric, "pair", scores, groups, any))
             failed |= metrics[-1].failed
-        clusters = clusters_of(scores, pairs)
+        clusters = find_group_clusters(scores, pairs)
         official = Metric("pair_accuracy", both, "pair", failed, clusters=clusters)
-        every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
+        every = compute_group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
         units = dict(every.units)
         units |= dict.fromkeys(units.keys() - complete, 0.0)
         return [official, *metrics, replace(every, units=units)]
@@ -134,10 +134,10 @@ class CountScorer(SubtaskScorer):
         """Return the two means; a question with several draws counts with the mean of its draws."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
-        for name, row in scores.keyed.items():
+        for name, row in scores.keyed_samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             inside, draws = list[float](), list[float]()
-            for scored in scores.asked(name):
+            for scored in scores.get_recorded_draws(name):
                 count = _parse_number(scored.answer)
                 draws.append(0.0 if count is None else score_count(count, truth, images))
                 if count is not None and 1 <= count <= images:
@@ -146,7 +146,7 @@ class CountScorer(SubtaskScorer):
                 official[name] = fmean(inside)
             if draws:
                 toolkit[name] = fmean(draws)
-        failed = frozenset(scores.keyed.keys() - scores.comparable.keys())
+        failed = frozenset(scores.keyed_samples.keys() - scores.comparable_values.keys())
         return [
             Metric("numeric_official", official, failed=failed),
             Metric("numeric_vlmevalkit", toolkit, failed=failed),
@@ -204,8 +204,8 @@ class VideoScorer(SubtaskScorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return the means of AB and ABA videos, and the mean of both."""
         kinds: dict[str, dict[str, float]] = {"AB": {}, "ABA": {}}
-        for name, row in scores.keyed.items():
-            asked = scores.asked(name)
+        for name, row in scores.keyed_samples.items():
+            asked = scores.get_recorded_draws(name)
             graded = [s.score.value for s in asked if s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
             if graded and row.meta.get("type") in kinds:
                 kinds[row.meta["type"]][name] = fmean(graded)

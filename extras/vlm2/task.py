@@ -148,7 +148,9 @@ class Vlm2Bench(TableTask):
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
         if SCORERS[self._kind] is not PairScorer:
             return ""
-        sides = Counter((q.meta["pair"], get_side(self.name, q.meta, q.answer)) for q in self._rows)
+        sides = Counter(
+            (q.meta["pair"], get_side(self.name, q.meta, q.answer)) for q in self._usable_questions
+        )
         pairs = Counter(pair for pair, _ in sides)
         shared = sorted({pair for pair, key in sides if sides[pair, key] > 1})
         single = [pair for pair in pairs if pairs[pair] < 2]
@@ -211,7 +213,7 @@ class Vlm2Bench(TableTask):
         return [name for name in ("image", "image_path") if name in self.table.columns][:1]
 
     @property
-    def _word_columns(self) -> list[str]:
+    def _text_columns(self) -> list[str]:
         return [*TSV_COLUMNS, *(self._image_columns if self._kind == "Cnt" else [])]
 
     @cached_property

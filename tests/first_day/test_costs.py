@@ -51,7 +51,9 @@ def test_a_run_keeps_its_budget_and_resumes_with_a_larger_one(tmp_path: Path) ->
         first = get_output(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
         assert "raise it to continue" in first and "command resumes\n" not in first
-        unfinished = "the same command resumes the run, with a larger --budget if it is used up"
+        unfinished = (
+            "the same command resumes the run, with a larger --budget if the budget is used up"
+        )
         assert unfinished in " ".join(first.split())
         get_output(*words, 10 * EACH, code=1)  # the cost of the first run counts
         assert server.stats["requests"] == 10

@@ -10,7 +10,7 @@ from looktwice.eval import evaluate, write_report
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunError
 from looktwice.eval.results import Results
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import list_notes
 from tests.first_day.test_scoring import ASK, MODEL, SAY, Greys, LastLetter
 from tests.made_run import MadeRun
 
@@ -57,7 +57,7 @@ def test_a_limit_after_a_complete_run_excludes_nothing(made: MadeRun) -> None:
     assert score_table(made.path).notes == ()
     made.answers(made.point("new", "t"), "AA")
     facts(made, limit=2, planned={"id-t": 2})
-    assert score_table(made.path).notes == ("asked in part (limit 2): t: 2 to 4 of 4 samples",)
+    assert score_table(made.path).notes == ("partly asked (limit 2): t: 2 to 4 of 4 samples",)
 
 
 SWEEP = {"stages.mark.color": ["red", "white"]}
@@ -153,7 +153,9 @@ def test_results_distinguish_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> 
 
 def test_the_table_names_the_baseline_of_its_differences(made: MadeRun) -> None:
     ask_each(made, SWEEP)
-    (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
+    (line,) = (
+        line for line in list_notes(score_table(made.path).scores[0]) if line.startswith("delta")
+    )
     nearest = "the nearest setting among unmarked, unmarked [no think]"
     assert line == f"delta: against {nearest}; its own arms against unmarked"
     rows = {

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.eval.records.judgements import judgements
+from looktwice.eval.records.judgements import read_judgements
 from looktwice.pipelines.runtime.stores import Blobs
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import write_study
@@ -68,7 +68,7 @@ def commands(run: Path, url: str) -> Iterator[list[object]]:
 READ: dict[str, Callable[[Path], object]] = {
     "records.jsonl": lambda run: RunFolder(run).records(),
     "samples.jsonl": lambda run: RunFolder(run).samples,
-    "judged.jsonl": judgements,
+    "judged.jsonl": read_judgements,
     "points.yaml": lambda run: RunFolder(run).points,
     "run.yaml": lambda run: RunFolder(run).facts,
 }

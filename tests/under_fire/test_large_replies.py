@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
-from looktwice.eval.readers.open_answers import KINDS, read_open
+from looktwice.eval.readers.open_answers import KIND_READERS, read_open
 from looktwice.eval.records import Record, RunFolder
 from looktwice.pipelines import Message, Sample, State
 from looktwice.pipelines.json_input import MAX_VALUES
@@ -51,7 +51,7 @@ def test_a_text_of_very_many_parts_is_joined(leak: str, monkeypatch: pytest.Monk
 
 
 def test_digits_of_other_scripts_are_read() -> None:
-    for kind in KINDS:
+    for kind in KIND_READERS:
         short, long = (
             count_calls(partial(read_open, "\u0663" * length, kind)) for length in (1000, 10_000)
         )

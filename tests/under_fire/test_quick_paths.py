@@ -173,7 +173,9 @@ def test_a_state_is_copied_completely_without_additional_fields() -> None:
 
 def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
     """Return every scored record of the run, read by this reader."""
-    return [entry for scores in score_run(RunFolder(run), reader).points for entry in scores.all]
+    return [
+        entry for scores in score_run(RunFolder(run), reader).points for entry in scores.all_records
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""The nine kinds of questions on drawn scenes: their texts, scenes for a given answer, and their
-control parameters."""
+"""The nine kinds of questions about drawn scenes: their texts, their scenes for a given answer, and
+their control parameters."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ TILE_SHARE = 0.35  # share of tiles among things that are not asked about
 CANDIDATE_COUNT = 4  # candidates for the thing asked about: as many as there are choices
 # factors by which things other than its peers are smaller or larger than the thing asked about
 MIN_SIZE_RATIO, MAX_SIZE_RATIO = (1.1, 1.5)
-MAX_PLACEMENTS = 30  # attempts to place all things of a scene
+MAX_PLACEMENT_ATTEMPTS = 30  # attempts to place all things of a scene
 # share of the image's side kept free on both sides of the lines between cells
 CELL_MARGIN_SHARE = 0.03
-MAX_COUNTED = 6
-CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
-SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
+MAX_COUNTED_OBJECTS = 6
+CELL_NAMES = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
+SAME_SIZE_ANSWER, SAME_HEIGHT_ANSWER = "they are equally large", "they are equally high up"
 ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "shape": ("What shape is the marked thing?", SHAPES),
     "color": ("What color is the marked thing?", tuple(COLORS)),
     "symbol": ("Which letter or digit is on the marked tile?", SYMBOLS),
 }
-"""The question about each attribute of a marked object, and its possible answers."""
+"""The question about each attribute of a marked object, and the possible answers."""
 
-GetWord = Callable[[Thing], str]
-"""A function from an object to its attribute or name."""
+WordGetter = Callable[[Thing], str]
+"""A function that returns an object's attribute or name."""
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,25 @@ class Question:
 
 
 def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: int) -> Question:
-    """Ask for an attribute of a marked object; the correct choice is number `at`, the wrong ones
-    are attributes of the other objects in `among`.
+    """Ask for an attribute of a marked object; the correct choice is number `at`, and the wrong
+    ones are attributes of the other objects in `among`.
 
-    If these are too few, words that none of them has are added.
+    If these are too few, attributes that none of these objects has are added.
     """
     text, pool = ATTRIBUTES[name]
     word = attrgetter(name)
     present = [word(peer) for peer in among if word(peer) in pool]
-    return _choose(rng, text, word(thing), present, pool, at)
+    return _make_choice_question(rng, text, word(thing), present, pool, at)
 
 
 def ask_larger(a: Thing, b: Thing) -> Question:
     """Ask which of two objects marked A and B is larger."""
-    return _format_comparison("larger", a.size - b.size, SAME_SIZE)
+    return _format_comparison("larger", a.size - b.size, SAME_SIZE_ANSWER)
 
 
 def ask_higher(a: Thing, b: Thing) -> Question:
     """Ask which of two objects marked A and B is higher up."""
-    return _format_comparison("higher up in the image", b.y - a.y, SAME_HEIGHT)
+    return _format_comparison("higher up in the image", b.y - a.y, SAME_HEIGHT_ANSWER)
 
 
 def _format_comparison(how: str, lead: float, same: str) -> Question:
@@ -105,31 +105,33 @@ def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) ->
     """Ask in which cell of a three by three grid the only object of its name is."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
     present = [get_cell(peer, side) for peer in among]
-    return _choose(rng, text, get_cell(thing, side), present, CELLS, at)
+    return _make_choice_question(rng, text, get_cell(thing, side), present, CELL_NAMES, at)
 
 
 def get_cell(thing: Thing, side: int) -> str:
-    """Return the row and column, from 1, of an object in an image of `side` pixels divided three by
-    three."""
+    """Return the row and column, counted from 1, of an object in an image of `side` pixels that is
+    divided three by three."""
     return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
 
 
 def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) -> Question:
     """Ask which of four objects is present; the names of the other three are in `absent`."""
-    asked = _choose(rng, "Which of these is in the image?", thing.name, absent, (), at)
+    asked = _make_choice_question(
+        rng, "Which of these is in the image?", thing.name, absent, (), at
+    )
     named = tuple(f"{'an' if word[0] in 'aeiou' else 'a'} {word}" for word in asked.choices)
     return replace(asked, answer=named[at], choices=named)
 
 
 def ask_where(thing: Thing, side: int) -> Question:
-    """Ask where an object is; the correct answer is its box, left, top, right, bottom, in percent
+    """Ask where an object is; the correct answer is its box (left, top, right, bottom) in percent
     of the image's side."""
     box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
     place = "Give the place of its middle as (x, y), in percent of the image's width and height."
     return Question(f"Where is the {thing.name}? {place}", box)
 
 
-def _choose(
+def _make_choice_question(
     rng: Generator, text: str, answer: str, present: Sequence[str], pool: Sequence[str], at: int
 ) -> Question:
     """Return a question whose wrong choices are drawn from the texts `present` in the scene and, if
@@ -154,11 +156,11 @@ class MarkedSceneParameters(SceneParameters):
             float(self.rng.random()) * math.log(MAX_THING_SIZE / MIN_THING_SIZE)
         )
 
-    def draw_peers(self, word: GetWord, lettered: bool = False) -> list[Thing]:
-        """Return candidates for the object asked about: equally large, each with a different
-        `word`, not yet placed.
+    def draw_peers(self, word: WordGetter, lettered: bool = False) -> list[Thing]:
+        """Return candidates for the object asked about, which are equally large, have different
+        words (`word`), and are not placed yet.
 
-        There are `CANDIDATE_COUNT` of them, or as many as the level of `things` allows.
+        There are `CANDIDATE_COUNT` candidates, or as many as the level of `things` allows.
         """
         peers: dict[str, Thing] = {}
         while len(peers) < min(CANDIDATE_COUNT, self.levels["things"]):
@@ -166,8 +168,8 @@ class MarkedSceneParameters(SceneParameters):
             peers.setdefault(word(thing), thing)
         return list(peers.values())
 
-    def draw_rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
-        """Return `count` other objects, for which `wrong` is false, alternately smaller and larger
+    def draw_other_objects(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
+        """Return `count` other objects for which `wrong` is false, alternately smaller and larger
         than the level of `size`."""
         rest: list[Thing] = []
         grows = self.rng.random() < 0.5
@@ -183,16 +185,16 @@ class MarkedSceneParameters(SceneParameters):
 
 @dataclass(frozen=True)
 class AskedScene:
-    """The objects of a scene in drawing order, the marked ones among them, and the question.
+    """The objects of a scene in drawing order, which of them are marked, and the question.
 
-    `possible` is the number of answers that are equally likely to someone who sees the objects
-    without marks and question.
+    `possible_answer_count` is the number of answers that are equally likely to someone who sees the
+    objects without marks and question.
     """
 
     things: tuple[Thing, ...]
-    marked: tuple[Thing, ...]
+    marked_things: tuple[Thing, ...]
     question: Question
-    possible: int
+    possible_answer_count: int
 
 
 @dataclass(frozen=True)
@@ -209,12 +211,12 @@ def _place_all(
     things: Things,
     fits: Callable[[int, Thing], bool] = lambda number, thing: True,
 ) -> list[Thing]:
-    """Place all objects without overlap, each where it `fits`.
+    """Place all objects without overlap, each at a position where it `fits`.
 
-    The largest are placed first; if the last ones find no room, placing starts again.
+    The largest are placed first; if there is no room for the last ones, placing starts again.
     """
     order = sorted(range(len(things)), key=lambda number: -things[number].size)
-    for _ in range(MAX_PLACEMENTS):
+    for _ in range(MAX_PLACEMENT_ATTEMPTS):
         with suppress(TaskError):
             placed: dict[int, Thing] = {}
             for number in order:
@@ -224,21 +226,22 @@ def _place_all(
     raise make_no_room_error(params.style, len(things))
 
 
-def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that asks about one object of a given size, among others that have the
+def make_single_object_scene(name: str, params: MarkedSceneParameters) -> AskedScene:
+    """Make a scene with a question about one object of a given size; the other objects have the
     attributes of the wrong choices, as far as there are enough objects.
 
-    The object is marked and its attribute is asked for, or it is named uniquely and its place is
-    asked for. For "cell", each offered cell holds one object, as far as there are enough.
+    Either the object is marked and the question asks for an attribute, or its name is unique and
+    the question asks for its position. For "cell", each cell among the choices holds one object, as
+    far as there are enough objects.
     """
     side, is_marked = params.style.side, name in ATTRIBUTES
-    word: GetWord = attrgetter(name if is_marked else "name")
+    word: WordGetter = attrgetter(name if is_marked else "name")
     peers = params.draw_peers(word, name == "symbol")
     words = {word(peer) for peer in peers}
-    rest = params.draw_rest(
+    rest = params.draw_other_objects(
         params.levels["things"] - len(peers), lambda thing: word(thing) in words
     )
-    own = params.shuffled(CELLS)[: len(peers)] if name == "cell" else []
+    own = params.shuffled(CELL_NAMES)[: len(peers)] if name == "cell" else []
 
     def fits(number: int, thing: Thing) -> bool:
         cell = get_cell(thing, side)
@@ -274,7 +277,7 @@ def _make_comparison(
     ask: Callable[[Thing, Thing], Question],
 ) -> AskedScene:
     """Mark two objects as A and B and ask which has more. The answer is dealt: if it is A or B,
-    that object is one of `more` and the other one of `less`; if it is "same", both come from the
+    that object is from `more` and the other one from `less`; if it is "same", both are from the
     same group."""
     answer = params.deal(("A", "B", "same"))
     if answer == "same":
@@ -285,12 +288,12 @@ def _make_comparison(
     return AskedScene(tuple(params.shuffled(placed)), (a, b), ask(a, b), 3)
 
 
-def make_larger(params: MarkedSceneParameters) -> AskedScene:
+def make_larger_scene(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene with two marked objects, one `ratio` times as large as the other, or both
     equally large.
 
-    There are two objects of either size and a fifth, so that sizes do not reveal which two are
-    marked.
+    There are two objects of each size, and a fifth object, so that sizes do not reveal which two
+    are marked.
     """
     ratio = float(params.levels["ratio"])
     small = float(params.rng.uniform(20, 64 / ratio))
@@ -302,11 +305,11 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     return _make_comparison(params, placed, placed[2:4], placed[:2], ask_larger)
 
 
-def make_higher(params: MarkedSceneParameters) -> AskedScene:
+def make_higher_scene(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene with two marked objects, one `drop` pixels above the other, or both at the same
     height.
 
-    There are two objects at either height, so that heights do not reveal which two are marked.
+    There are two objects at each height, so that heights do not reveal which two are marked.
     """
     drop, side, rng = float(params.levels["drop"]), params.style.side, params.rng
     for _ in range(MAX_TRIES):
@@ -324,16 +327,16 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
     )
 
 
-def make_count(params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that asks for the number of objects of a colour, a shape or both among `things`,
-    which `overlap` in pairs, the smaller in front.
+def make_count_scene(params: MarkedSceneParameters) -> AskedScene:
+    """Make a scene with a question about the number of objects with a colour, a shape or both,
+    among `things` objects that `overlap` in pairs, the smaller in front.
 
-    In every scene one such description applies to one object, another to two and so on, until no
-    objects are left. Each of these numbers, and zero, is asked for equally often, so that the
+    In every scene, one such description applies to one object, another one to two, and so on, until
+    no objects are left. Each of these numbers, and zero, is the answer equally often, so that the
     number of objects does not reveal which description the question uses.
     """
     total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
-    most = next(n for n in range(MAX_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
+    most = next(n for n in range(MAX_COUNTED_OBJECTS, 0, -1) if n * (n + 1) <= 2 * total)
     count, by = params.deal(range(most + 1)), params.rng.integers(3)
     names = params.shuffled(product(COLORS if by != 1 else [""], SHAPES if by else [""]))
     absent, *groups = names[: most + 2]
@@ -359,9 +362,9 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     return AskedScene(tuple(placed), (), question, most + 1)
 
 
-def make_present(params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that contains one of four named objects; each colour and shape in the names
-    occurs once, if there are three objects."""
+def make_present_scene(params: MarkedSceneParameters) -> AskedScene:
+    """Make a scene that contains one of four named objects; if there are three objects, each colour
+    and shape in the names occurs once."""
     colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
     size, total = float(params.levels["size"]), params.levels["things"]
     tints, forms = {*colors[:2]}, {*shapes[:2]}
@@ -369,7 +372,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     # indices of color and shape; the choices combine 0 and 1
     for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
         peers.append(replace(draw_random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
-    rest = params.draw_rest(
+    rest = params.draw_other_objects(
         total - len(peers), lambda thing: thing.color in tints or thing.shape in forms
     )
     placed = _place_all(params, [*peers, *rest])
@@ -383,11 +386,11 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
 SIZE_CONTROL = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS_CONTROL = IntegerControl("things", (3, 6, 10), 1, 40)
 KINDS: Mapping[str, Kind] = {
-    name: Kind(partial(make_one, name), (SIZE_CONTROL, THINGS_CONTROL))
+    name: Kind(partial(make_single_object_scene, name), (SIZE_CONTROL, THINGS_CONTROL))
     for name in (*ATTRIBUTES, "cell", "where")
 } | {
-    "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
-    "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),
-    "count": Kind(make_count, (THINGS_CONTROL, Control("overlap", (0.0, 0.3), 0, 0.6))),
-    "present": Kind(make_present, (SIZE_CONTROL, THINGS_CONTROL)),
+    "larger": Kind(make_larger_scene, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
+    "higher": Kind(make_higher_scene, (Control("drop", (120, 50, 20), 4, 200),)),
+    "count": Kind(make_count_scene, (THINGS_CONTROL, Control("overlap", (0.0, 0.3), 0, 0.6))),
+    "present": Kind(make_present_scene, (SIZE_CONTROL, THINGS_CONTROL)),
 }

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.outlines import (
     XY,
-    circle,
-    on_circle,
-    regular_polygon,
+    compute_circle_points,
+    make_circle,
+    make_regular_polygon,
+    make_rounded_square,
+    make_star,
     rotate,
-    rounded_square,
-    star,
     translate,
 )
 from looktwice.eval.tasks.photographs import cut_window, draw_corner, load_photograph
@@ -41,7 +41,7 @@ COLORS: dict[str, RGB] = {
     "black": (25, 25, 25),
 }
 SYMBOLS = tuple("ACEFHKLPTXYZ2457")
-"""Symbols of tiles that are hard to confuse at a legible size."""
+"""Symbols for tiles; at a legible size they are hard to confuse."""
 
 
 _CROSS_ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
@@ -49,21 +49,26 @@ _FULL_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
 _HEART_HEIGHT = sum(
     part * np.cos(n * _FULL_TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1))
 )
-_OUTER, _INNER = np.radians(np.linspace(50, 310, 30)), np.radians(np.linspace(305, 55, 30))
-_CRESCENT = np.concatenate([on_circle(_OUTER), 0.8 * on_circle(_INNER) + (0.42, 0)])
+_OUTER_ANGLES, _INNER_ANGLES = (
+    np.radians(np.linspace(50, 310, 30)),
+    np.radians(np.linspace(305, 55, 30)),
+)
+_CRESCENT = np.concatenate(
+    [compute_circle_points(_OUTER_ANGLES), 0.8 * compute_circle_points(_INNER_ANGLES) + (0.42, 0)]
+)
 OUTLINES: dict[str, XY] = {
-    "circle": circle(1.0),
+    "circle": make_circle(1.0),
     "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
-    "triangle": translate(regular_polygon(3, 1.1), 0.0, 0.22),
-    "star": star(5, 1.08, 0.46),
+    "triangle": translate(make_regular_polygon(3, 1.1), 0.0, 0.22),
+    "star": make_star(5, 1.08, 0.46),
     "cross": np.concatenate([_CROSS_ARM, -_CROSS_ARM]),
     "diamond": np.array([[0.0, -1.1], [0.72, 0.0], [0.0, 1.1], [-0.72, 0.0]]),
     "heart": np.stack([16 * np.sin(_FULL_TURN) ** 3 / 16.5, -(_HEART_HEIGHT + 2.5) / 14.5], axis=1),
     "crescent": translate(_CRESCENT, 0.15, 0.0),
 }
-"""The corners of each shape around the origin, which is about one unit from the rim."""
+"""The corners of each shape, centred on the origin; the rim is about one unit away from it."""
 SHAPES = tuple(OUTLINES)
-TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
+TILE_OUTLINE = make_rounded_square(-0.9, -0.9, 1.8, 0.35)
 FRACTION_BITS = 4  # bits of a pixel's fraction in OpenCV's corners
 OUTLINE_SHARE = 0.06  # width of the outline as a share of the thing's height
 
@@ -96,13 +101,13 @@ class Thing:
         return self.x - half, self.y - half, self.x + half, self.y + half
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object in the form used in an item's truth."""
+        """Return the object as it is stored in an item's truth."""
         box = [round(edge, 2) for edge in self.box]
         return {"name": self.name, "symbol": self.symbol, "box": box}
 
     def draw(self, pixels: Pixels) -> None:
         """Draw the object on HxWx3 RGB pixels."""
-        outline = TILE if self.symbol else OUTLINES[self.shape]
+        outline = TILE_OUTLINE if self.symbol else OUTLINES[self.shape]
         corners = rotate(outline, self.tilt) * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
         whole = [np.rint(corners * 2**FRACTION_BITS).astype(np.int32)]
         rim = max(1, round(OUTLINE_SHARE * self.size))
@@ -126,8 +131,8 @@ class Thing:
             there[:] = np.rint(there * (1 - ink) + (0 if bright else 255) * ink)
 
     def is_apart(self, others: Things) -> bool:
-        """Return whether the outline keeps a distance from the others and no boxes overlap, so that
-        no point lies in two boxes."""
+        """Return whether the outline keeps a distance from the other objects and no boxes overlap,
+        so that no point lies in two boxes."""
         for neighbour in others:
             across, down = abs(self.x - neighbour.x), abs(self.y - neighbour.y)
             sizes = self.size + neighbour.size
@@ -141,7 +146,8 @@ Things = Sequence[Thing]
 
 @lru_cache(maxsize=2048)
 def _render_symbol(symbol: str, height: int) -> NDArray[np.float32]:
-    """Return the coverage of each pixel by a capital of this height, HxWx1 in 0..1."""
+    """Render a symbol with capitals of this height; return the coverage of each pixel, HxWx1 in
+    0..1."""
     ink = render_text(symbol, max(6.0, height / 0.7))
     return np.asarray(ink[..., None] / np.float32(255), np.float32)
 
@@ -162,7 +168,8 @@ class Style:
 
 
 def draw_things(rng: Generator, things: Things, style: Style) -> Pixels:
-    """Draw the objects, one over the other, on a random background: HxWx3 RGB uint8."""
+    """Draw the objects on a random background, later ones over earlier ones; return HxWx3 RGB
+    uint8."""
     pixels = draw_ground(rng, style)
     for thing in things:
         thing.draw(pixels)
@@ -186,7 +193,7 @@ def draw_ground(rng: Generator, style: Style) -> Pixels:
 
 
 def draw_random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
-    """Return an object of a random colour that is not placed yet."""
+    """Return an object of a random colour, without a position yet."""
     color, tilt = str(rng.choice(list(COLORS))), float(rng.uniform(-12, 12))
     if lettered:
         return Thing("tile", color, 0, 0, size, tilt, str(rng.choice(SYMBOLS)))
@@ -202,10 +209,11 @@ def place_thing(
     over: Thing | None = None,
     overlap: float = 0,
 ) -> Thing:
-    """Place an object apart from all others where it `fits`. Raises TaskError if there is no room.
+    """Place an object at a position where it `fits`, apart from all others. Raises TaskError if
+    there is no room.
 
-    An object that lies `over` another covers it by `overlap`: at 0 they touch, as circles would,
-    and at 1 their centres coincide.
+    If `over` is an object, the new object covers it by the share `overlap`: at 0 the two touch, as
+    circles would, and at 1 their centres coincide.
     """
     low = thing.size * 0.6 + MIN_BORDER_DISTANCE
     high = style.side - low
@@ -224,7 +232,7 @@ def place_thing(
 
 
 def make_no_room_error(style: Style, count: int) -> TaskError:
-    """Return the error for more objects than fit."""
+    """Return the error to raise if so many objects do not fit."""
     return TaskError(
         f"an image of {style.side} pixels has no room for {count} objects; ask for fewer"
     )

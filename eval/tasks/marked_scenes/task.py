@@ -1,5 +1,5 @@
-"""Drawn scenes with marked objects: nine kinds of questions, each with control parameters, in any
-number."""
+"""Drawn scenes with marked objects: any number of questions of nine kinds, each kind with its
+control parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import AlongControls
+from looktwice.eval.scoring.metrics import ControlScorer
 from looktwice.eval.scoring.verdict import Samples, Score, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
@@ -23,19 +23,20 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
-"""Backgrounds of the questions. The others are for training on such scenes, so that test
-backgrounds were never seen."""
+"""Backgrounds of the questions. The other photographs are for training on such scenes, so that a
+trained model has never seen the test backgrounds."""
 TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
 CONTROLS = {name: kind.controls for name, kind in KINDS.items()}
 PAIR_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
-class SceneScorer(AlongControls):
+class SceneScorer(ControlScorer):
     """Scores `MarkedScenes` of one `kind`: a position is right if it lies within the object's box,
     and accuracy is sliced by `controls`.
 
-    `accuracy_along` is reported for every level of each control, `kruskal_*` for each control.
+    The metric `accuracy_along` is reported for every level of each control, and `kruskal_*` for
+    each control.
     """
 
     kind: str
@@ -43,7 +44,7 @@ class SceneScorer(AlongControls):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Score a position: the last pair of numbers must lie in the box of the correct answer.
-        For other kinds return None: they are compared as in any task."""
+        Return None for other kinds, which are compared as in any task."""
         if self.kind != "where":
             return None
         pairs = PAIR_PATTERN.findall(answer)
@@ -96,20 +97,20 @@ class MarkedScenes(KindTask):
     """`n` questions of one `kind` about coloured shapes and lettered tiles on a plain or
     photographed background.
 
-    Kinds: shape, color and symbol (of one marked object), larger and higher (of two marked A and
-    B), count (of a colour, a shape or both), cell (of three rows and columns), present (one of
-    four), where (x and y in percent). `controls` gives levels by parameter, one or a list: `size`
-    is the height in pixels of the object asked about, `things` the number of objects, `ratio` that
-    of two sizes, `drop` the pixels by which one is higher, `overlap` the share of their sizes by
-    which objects cover each other in pairs. Every block of as many questions as there are
-    combinations of levels has each combination once, and scores are sliced by level; correct
-    choices are dealt evenly, too.
+    Kinds: shape, color and symbol (of one marked object), larger and higher (of two objects marked
+    A and B), count (of a colour, a shape or both), cell (of three rows and columns), present (one
+    of four), where (x and y in percent). `controls` gives one level, or a list of levels, by
+    parameter: `size` is the height in pixels of the object asked about, `things` the number of
+    objects, `ratio` the ratio of two sizes, `drop` how many pixels one object is above the other,
+    `overlap` the share of their sizes by which the objects of a pair cover each other. In every
+    block of as many questions as there are combinations of levels, each combination occurs once,
+    and scores are sliced by level; correct choices are dealt evenly, too.
 
-    The drawing does not reveal what is marked or asked for. The choices are words of equally large
-    objects in the picture that have nothing else in common with the correct one. As many of the
-    other objects are smaller as are larger. Every relation between two compared objects occurs, and
-    every number that is counted. The row `guesser (level)` of every table is the accuracy of the
-    best guesser who knows all this but sees no mark.
+    The drawing does not reveal what is marked or asked for. The choices are attributes or names of
+    equally large objects in the picture, which have nothing else in common with the correct one. Of
+    the other objects, as many are smaller as are larger. Every relation between two compared
+    objects occurs, and so does every count. The row `guesser (level)` of every table is the
+    accuracy of the best guesser who knows all this but sees no mark.
 
     Nothing is drawn on the images: the marked objects are in the sample's marks, as points or boxes
     (`mark`), and any stage may draw them. Images are 320 x 320 pixels. Question `i` depends only on
@@ -139,12 +140,15 @@ class MarkedScenes(KindTask):
             MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)
         )
         marks: list[Mark] = []
-        for label, thing in zip("AB", asked.marked, strict=False):
+        for label, thing in zip("AB", asked.marked_things, strict=False):
             point = Point(label, thing.x - 0.5, thing.y - 0.5)
             marks.append(Box(label, *thing.box) if self.mark == "box" else point)
         name, question = self._id(number), asked.question
         picture = Picture(draw_things(rng, asked.things, style), name)
         meta = {"kind": self.kind, **plan}
         sample = Sample(name, question.text, (picture,), question.choices, tuple(marks), meta)
-        truth = {"things": [thing.to_dict() for thing in asked.things], "possible": asked.possible}
+        truth = {
+            "things": [thing.to_dict() for thing in asked.things],
+            "possible": asked.possible_answer_count,
+        }
         return Item(sample, question.key, truth)

@@ -40,8 +40,8 @@ def draw_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
     """Return the upper left corners of two windows on a frame (width, height), and their common
     size.
 
-    Their shift is uniform over what the frame allows, without short shifts: otherwise most true
-    points would lie close to the reference's position.
+    The shift between them is uniform over what the frame allows, without short shifts: otherwise
+    most true points would lie close to the reference's position.
     """
     size = (round(VIEW_SHARE * frame[0]), round(VIEW_SHARE * frame[1]))
     room = np.array([frame[0] - size[0], frame[1] - size[1]])
@@ -53,15 +53,16 @@ def draw_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
 
 
 def find_corners(pixels: Pixels, most: int = 400) -> XY:
-    """Return well-textured pixels (n, 2), at least 8 px apart (Shi and Tomasi, CVPR 1994)."""
+    """Return the positions of well-textured pixels (n, 2), at least 8 px apart (Shi and Tomasi,
+    CVPR 1994)."""
     gray = cv2.GaussianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (0, 0), 1)
     corners = cv2.goodFeaturesToTrack(gray, most, 0.01, 8, blockSize=7)
     return np.zeros((0, 2)) if corners is None else corners.reshape(-1, 2).astype(np.float64)
 
 
 def are_inside(place: XY, size: Size) -> NDArray[np.bool_]:
-    """Return a mask of the points (n, 2) that lie in an image of this (width, height), away from
-    its rim."""
+    """Return a mask of the points (n, 2) that lie inside an image of this `size` (width, height),
+    away from its rim."""
     return np.asarray(
         ((place >= MIN_BORDER_DISTANCE) & (place <= np.array(size) - 1 - MIN_BORDER_DISTANCE)).all(
             1
@@ -70,11 +71,12 @@ def are_inside(place: XY, size: Size) -> NDArray[np.bool_]:
 
 
 def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> list[int] | None:
-    """Return the indices of the true point and three others; `places` are their positions in the
-    first view and in second views.
+    """Return the indices of the true point and three others; `places` holds the positions of all
+    points in the first view and in the second views.
 
     The points are inside all views and far enough apart in all of them. In every second view,
-    `rank` of the three others are nearer than the true point to its position in the first view.
+    `rank` of the three others are nearer than the true point to the true point's position in the
+    first view.
     """
     inside = np.logical_and.reduce([are_inside(place, size) for place in places])
     numbers = rng.permutation(np.flatnonzero(inside))
@@ -96,8 +98,8 @@ def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> li
 
 
 def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
-    """Return REF on image 0, and the candidates on image 1, where the first is the true one and
-    gets `letter`."""
+    """Return the mark REF on image 0 and the candidates on image 1; the first candidate is the true
+    one and gets `letter`."""
     labels = [letter, *LETTERS.replace(letter, "")]
     named = sorted(zip(labels, candidates.round(2).tolist(), strict=True))
     marks = (Point(label, x, y, 1) for label, (x, y) in named)
@@ -106,7 +108,7 @@ def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
 
 MAX_WINDOW_SIZE = (640, 480)  # width and height of the visible part of a photograph
 CHECKED_STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Strengths at which the points of a question must be visible and apart."""
+"""Strengths at which the points of a question must be visible and far enough apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +116,13 @@ class Viewpoint:
     """The viewpoint of the second view of a photograph: its directions are random, its size depends
     on the strength in 0..1.
 
-    At strength 0 it is another upright window of the same scale on the photograph. At 1 it is
-    rotated by `turn` degrees, its corners are moved by up to a tenth of its sides (perspective),
-    and it is zoomed in by at least 1.25, as far as needed to stay within the photograph; in
-    between, angle and shifts grow in proportion. `frame` and `size` are the (width, height) of
-    photograph and view, `center` the view's centre at strength 0 in edge coordinates, `turn` is
-    clockwise if positive, and `skew` (4, 2) are the shifts of the corners in -1..1.
+    At strength 0 the view is another upright window of the same scale on the photograph. At
+    strength 1 it is rotated by `turn` degrees, its corners are moved by up to a tenth of its sides
+    (perspective), and it is zoomed in by a factor of at least 1.25, as far as needed to stay within
+    the photograph; in between, angle and shifts grow in proportion. `frame` and `size` are the
+    (width, height) of the photograph and the view, `center` is the view's centre at strength 0 in
+    edge coordinates, `turn` is clockwise if positive, and `skew` (4, 2) holds the shifts of the
+    corners in -1..1.
     """
 
     frame: Size
@@ -132,8 +135,8 @@ class Viewpoint:
     def draw(
         cls, rng: Generator, frame: Size, corner: XY, size: Size, turn: float = 40.0
     ) -> Viewpoint:
-        """Draw a viewpoint that at strength 0 is the window of this `size` with this upper left
-        `corner`, rotated either way."""
+        """Draw a viewpoint whose view at strength 0 is the window of this `size` with this upper
+        left `corner`; it is rotated in either direction."""
         left, top = corner.tolist()
         center = (left + size[0] / 2, top + size[1] / 2)
         return cls(frame, size, center, turn * int(rng.choice([-1, 1])), rng.uniform(-1, 1, (4, 2)))
@@ -142,13 +145,13 @@ class Viewpoint:
         """Return the 3x3 map from the photograph to the view, in pixel-centre coordinates."""
         width, height = self.size
         view = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-        corners = self._outline(strength).astype(np.float32)
+        corners = self._compute_outline(strength).astype(np.float32)
         return np.asarray(
             cv2.getPerspectiveTransform(corners - np.float32(0.5), view - np.float32(0.5)),
             np.float64,
         )
 
-    def _outline(self, strength: float) -> XY:
+    def _compute_outline(self, strength: float) -> XY:
         """Return the view's corners on the photograph (4, 2), clockwise from the upper left, in
         edge coordinates."""
         unit = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) / 2 + 0.1 * strength * self.skew
@@ -166,10 +169,11 @@ def draw_correspondence(
     in both.
 
     The first view is an unchanged window on the photograph; the second is seen from a `Viewpoint`
-    and under another `Light`, both of this strength; `turn` is that of the viewpoint at strength 1,
-    in degrees. The points are corners of the photograph and the same for every strength; the true
-    one is exact up to rounding to 0.01 px. Candidates are at least 32 px apart in both images, and
-    `rank` of the three others are nearer to REF's position than the true point. Raises TaskError.
+    and under a changed `Light`, both of this strength; `turn` is the rotation of the viewpoint at
+    strength 1, in degrees. The points are well-textured corners in the photograph and are the same
+    for every strength; the true one is exact up to rounding to 0.01 px. Candidates are at least 32
+    px apart in both images, and `rank` of the three wrong ones are nearer to REF's position than
+    the true point. Raises TaskError.
     """
     photo = load_photograph(scene)
     tall, wide = photo.shape[:2]
@@ -210,21 +214,20 @@ def _project(matrix: XY, points: XY) -> XY:
 
 
 MIN_DISPARITY_RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
-DEPTH_WINDOW = (560, 400)  # width and height of the images of a depth question
+DEPTH_WINDOW_SIZE = (560, 400)  # width and height of the images of a depth question
 MIN_DEPTH_DISTANCE = 48.0  # pixels between the two points of a depth question
 MIN_SLOPE = 0.25  # the two points differ in height by at least this share of their distance
 
 
 def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> QuestionImages:
-    """Draw windows on the left and the right view of a stereo pair, at different positions; the
-    truth is the disparity.
+    """Draw windows at different positions on the left and the right view of a stereo pair; the true
+    correspondence follows from the disparity.
 
-    Points are corners whose disparity is known and smooth around them, and which are not occluded
-    in the right view. `strength` changes only the light of the second view. All else is as in
-    `draw_correspondence`.
+    Points are corners with a known and smooth disparity that are not occluded in the right view.
+    `strength` changes only the light of the second view. All else is as in `draw_correspondence`.
     """
     left_view, right_view, disparity = load_stereo_pair()
-    points = _stereo_points()
+    points = _find_stereo_points()
     columns, rows = points.astype(int).T
     landed = points - np.stack([disparity[rows, columns], np.zeros(len(points))], 1)
     for _ in range(100):
@@ -251,15 +254,15 @@ def draw_depth(
     right view.
 
     The disparity of the nearer point, which gets `letter`, is at least 1.25 times the other's;
-    depth is inversely related to disparity. The points are at least 48 px apart. The nearer one is
-    the lower of the two if and only if `lower`, and the one farther from the centre if and only if
-    `outer`, so that position alone reveals nothing. `strength` changes the light of both views in
-    one direction, with separate noise. Raises TaskError.
+    depth is inversely related to disparity. The points are at least 48 px apart. The nearer point
+    is the lower of the two if and only if `lower` is true, and is the one farther from the centre
+    if and only if `outer` is true, so that position alone reveals nothing. `strength` changes the
+    light of both views in one direction, with separate noise. Raises TaskError.
     """
     left_view, right_view, disparity = load_stereo_pair()
-    wide, high = DEPTH_WINDOW
+    wide, high = DEPTH_WINDOW_SIZE
     for _ in range(100):
-        left, top = draw_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
+        left, top = draw_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW_SIZE)
         part = (slice(top, top + high), slice(left, left + wide))
         rows, columns = np.nonzero(find_known_surface()[part])
         value = disparity[part][rows, columns]
@@ -267,7 +270,7 @@ def draw_depth(
         seen = (columns - value >= MIN_BORDER_DISTANCE) & (columns < wide - MIN_BORDER_DISTANCE)
         seen &= (rows >= MIN_BORDER_DISTANCE) & (rows < high - MIN_BORDER_DISTANCE)
         points = np.stack([columns, rows], 1)[seen].astype(np.float64)
-        chosen = choose_depth_points(rng, points, value[seen], DEPTH_WINDOW, lower, outer)
+        chosen = choose_depth_points(rng, points, value[seen], DEPTH_WINDOW_SIZE, lower, outer)
         if chosen is not None:
             break
     else:
@@ -275,7 +278,7 @@ def draw_depth(
     places, ratio = chosen
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)
-    images = tuple(light(cut_window(view, (left, top), DEPTH_WINDOW), rng) for view in views)
+    images = tuple(light(cut_window(view, (left, top), DEPTH_WINDOW_SIZE), rng) for view in views)
     meta = {"ratio": round(ratio, 3), "window": [left, top], **light.settings}
     return QuestionImages(images, make_depth_marks(places, letter), meta)
 
@@ -296,12 +299,12 @@ def choose_depth_points(
     ratio: float = MIN_DISPARITY_RATIO,
     apart: float = MIN_DEPTH_DISTANCE,
 ) -> tuple[list[list[float]], float] | None:
-    """Return two of the points (n, 2), the nearer first, and the ratio of their nearness; None if
-    no two fit.
+    """Return two of the points (n, 2), the nearer one first, and the ratio of their nearness; None
+    if no two points fit.
 
-    `value` (n,) is the nearness of each, such as its disparity. The two differ by at least the
-    factor `ratio` and are `apart` pixels apart. `lower` and `outer` are as in `draw_depth`, on an
-    image of this `size` (width, height).
+    `value` (n,) is the nearness of each point, such as its disparity. The nearness of the two
+    differs by at least the factor `ratio`, and they are at least `apart` pixels apart. `lower` and
+    `outer` are as in `draw_depth`, on an image of this `size` (width, height).
     """
     if len(points) < 2:
         return None
@@ -321,8 +324,8 @@ def choose_depth_points(
 
 @cache
 def find_known_surface() -> NDArray[np.bool_]:
-    """Return a mask of the left view: pixels whose disparity is known and smooth (1 px in 7x7), and
-    which are visible in the right view (nothing nearer lands within 1 px of them)."""
+    """Return a mask of the pixels of the left view whose disparity is known and smooth (1 px in
+    7x7), and which are visible in the right view (nothing nearer lands within 1 px of them)."""
     disparity = load_stereo_pair()[2]
     height, width = disparity.shape
     measured = np.isfinite(disparity)
@@ -343,7 +346,7 @@ def find_known_surface() -> NDArray[np.bool_]:
 
 
 @cache
-def _stereo_points() -> XY:
+def _find_stereo_points() -> XY:
     points = find_corners(load_stereo_pair()[0], most=1500)
     columns, rows = points.astype(int).T
     return np.asarray(points[find_known_surface()[rows, columns]])

@@ -1,5 +1,5 @@
-"""Questions with known answers, generated from real photographs without download or labelling, in
-any number."""
+"""Any number of questions with known answers, generated from real photographs without downloads or
+labelling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import Facts, Fields, MadeTask, Subset, TaskError, require_positive
+from looktwice.eval.tasks.base import (
+    Facts,
+    Fields,
+    GeneratedTask,
+    Subset,
+    TaskError,
+    require_positive,
+)
 from looktwice.eval.tasks.photographs import (
     PHOTOGRAPHS,
     Light,
@@ -30,7 +37,8 @@ from looktwice.pipelines.sample import Item, Sample
 
 
 class PhotoKind(NamedTuple):
-    """A kind of question: its text, its choices, its default strength, and its note in tables."""
+    """A kind of question: its text, its choices, its default strength, and the note about it in
+    tables."""
 
     question: str
     choices: tuple[str, ...]
@@ -42,7 +50,7 @@ JIGSAW_QUESTION = (
     "The lower right quarter of the first image is missing. Which image shows the missing piece?"
 )
 JIGSAW_CHOICES = ("the second image", "the third image")
-_installed = cache(version)  # called once per arm; it searches a folder
+_get_installed_version = cache(version)  # called once per arm; it searches a folder
 SOURCES = ("photos", "stereo", "both")
 KINDS = {
     "jigsaw": PhotoKind(
@@ -66,11 +74,11 @@ KINDS = {
         " scenes",
     ),
 }
-SECOND_VIEW = " The second image shows the same scene from slightly to the right."
+SECOND_VIEW_SENTENCE = " The second image shows the same scene from slightly to the right."
 
 
 @dataclass(frozen=True)
-class Photos(MadeTask):
+class Photos(GeneratedTask):
     """`n` questions of one `kind` on the photographs that come with scikit-image.
 
     `jigsaw`, as BLINK constructs it: the upper left 2x2 of a 3x3 grid with its last piece black,
@@ -82,13 +90,14 @@ class Photos(MadeTask):
 
     `strength` in 0..1 is the difference in viewpoint and light (for jigsaw the light of the pieces,
     for stereo that of the second view); None is 0 for jigsaw and depth and 0.5 for correspondence.
-    `turn` is the rotation of the second view of a correspondence at strength 1, in degrees either
-    way. `quality` is the JPEG quality of the images for models and specialists; None sends them
-    lossless. Question `i` depends only on kind, source, turn, `seed` and `i`, and is about the same
-    spots for every strength and quality, so a sweep over these asks the same questions. Answers are
-    dealt evenly: every block of as many questions as there are letters has each letter once. Images
-    are not marked; points are in `marks`. Scores can be sliced by `photo`, `source` and, for depth,
-    the `ratio` of the disparities. `subset` selects some of the questions. Raises TaskError.
+    `turn` is the rotation of the second view of a correspondence at strength 1, in degrees in
+    either direction. `quality` is the JPEG quality of the images for models and specialists; None
+    sends them lossless. Question `i` depends only on kind, source, turn, `seed` and `i`, and is
+    about the same spots for every strength and quality, so a sweep over these asks the same
+    questions. Answers are dealt evenly: in every block of as many questions as there are letters,
+    each letter occurs once. Images are not marked; points are in `marks`. Scores can be sliced by
+    `photo`, `source` and, for depth, the `ratio` of the disparities. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     kind: Literal["jigsaw", "correspondence", "depth"]
@@ -124,13 +133,13 @@ class Photos(MadeTask):
     def facts(self) -> Facts:
         """The task's facts: correct answers are known by construction, and the note gives the
         number of scenes."""
-        label_version = f"by construction, scikit-image {_installed('scikit-image')}"
+        label_version = f"by construction, scikit-image {_get_installed_version('scikit-image')}"
         return Facts("made", label_version, note=KINDS[self.kind].note)
 
     def _id(self, number: int) -> str:
         return f"{self.kind}_{number:04}"
 
-    def _known(self, number: int) -> Fields:
+    def _get_known_fields(self, number: int) -> Fields:
         """Return the fields of a question that are known before it is generated."""
         kind, words = KINDS[self.kind], (self.kind, self.seed)
         stereo = self.kind == "depth" or self.source == "stereo"
@@ -150,7 +159,7 @@ class Photos(MadeTask):
         }
 
     def _item(self, number: int) -> Item:
-        plan, kind, name = dict(self._known(number)), KINDS[self.kind], self._id(number)
+        plan, kind, name = dict(self._get_known_fields(number)), KINDS[self.kind], self._id(number)
         answer = plan.pop("answer")
         drawn = self._draw(number, plan, answer)
         pictures = []
@@ -162,7 +171,7 @@ class Photos(MadeTask):
                 settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality]
                 _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], settings)
                 pictures.append(Picture.encoded(bytes(data), title))
-        question = kind.question + SECOND_VIEW * (self.kind == "depth" and self.pair)
+        question = kind.question + SECOND_VIEW_SENTENCE * (self.kind == "depth" and self.pair)
         meta = {**plan, **drawn.meta}
         sample = Sample(name, question, tuple(pictures), kind.choices, drawn.marks, meta)
         return Item(sample, answer)
@@ -180,8 +189,8 @@ class Photos(MadeTask):
 
 
 JIGSAW_SCENES = tuple(name for name in PHOTOGRAPHS if name not in ("hubble", "retina"))
-"""Photographs whose pieces continue each other: without the stars of `hubble`, and `retina` with
-its black frame."""
+"""Photographs whose pieces continue one another: all except `hubble`, because of its stars, and
+`retina`, because of its black frame."""
 
 PIECE_WIDTH = 200  # pixels wide, as in BLINK's files
 PIECE_HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly 105 to 110
@@ -195,10 +204,10 @@ MIN_PIECE_DIFFERENCE = 12.0
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
-    """Draw the upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to
+    """Draw the upper left 2x2 pieces of a 3x3 grid, the last of them black, then the two pieces to
     choose from.
 
-    The missing piece is the centre of the grid, the other one is drawn from the five that are not
+    The missing piece is the centre of the grid; the other one is drawn from the five that are not
     shown (BLINK, section 3.2). Pieces are 200 px wide. `strength` is that of one photometric change
     of both pieces, but not of the first image; at 0, as in BLINK, the pieces continue it exactly.
     Raises TaskError.
@@ -214,8 +223,8 @@ def cut_jigsaw(
     strength: float = 0.0,
     whole: bool = False,
 ) -> QuestionImages:
-    """Draw a jigsaw as `draw_jigsaw` does from any photograph, HxWx3; `whole` cuts all of it, with
-    its own aspect ratio, instead of a random crop."""
+    """Draw a jigsaw from any photograph, HxWx3, as `draw_jigsaw` does; with `whole`, the pieces
+    cover the whole photograph, in its own aspect ratio, instead of a random crop."""
     for _ in range(200):
         grid, crop = _cut_grid(rng, photo, whole)
         row, column = HIDDEN_PIECES[int(rng.integers(len(HIDDEN_PIECES)))]

@@ -123,16 +123,16 @@ def _score_run(path: Path, reader: Stage | None, plugins: Sequence[str]) -> list
 
 def _describe(name: str, source: str, scores: PointScores) -> Evaluation:
     columns = scores.columns
-    rows = columns.by_draw
+    rows = columns.rows_by_draw
     return Evaluation(
         name,
         source,
         scores.task,
         scores.point.spec.get("task") or {},
-        columns.asked,
+        columns.recorded_ids,
         sample_count=len(rows),
         epochs=1 + int(columns["draw"].max()),
-        values=columns["value"][rows][~columns.is_verdict(*UNVALUED_VERDICTS)[rows]].tolist(),
+        values=columns["value"][rows][~columns.has_verdict(*UNVALUED_VERDICTS)[rows]].tolist(),
         tokens=int(columns["tokens_in"].sum() + columns["tokens_out"].sum()),
     )
 
@@ -143,7 +143,7 @@ READ_COLUMNS = "sample", "draw", "verdict", "value", "tokens_in", "tokens_out", 
 def _read_samples(scores: PointScores, turns: _Turns) -> Iterator[Sample]:
     """Yield the samples of an arm, by sample and draw."""
     columns, path = scores.columns, turns.folder.path / "records.jsonl"
-    rows = columns.by_draw
+    rows = columns.rows_by_draw
     words, groups = (columns.pools[name].values for name in ("words", "group"))
     cells = (columns[name][rows].tolist() for name in (*READ_COLUMNS, "words", "group"))
     with open_file(path) as file:

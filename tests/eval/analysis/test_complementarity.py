@@ -155,7 +155,7 @@ def test_the_configuration_of_cues_on_the_real_items(
     Study(plan, tmp_path, RunOptions(workers=2, limit=limit))()
     run, found = score_run(RunFolder(tmp_path / plan.name)), dict[str, list[int]]()
     for scores in run.points:
-        verdicts = [entry.verdict.value for entry in scores.all]
+        verdicts = [entry.verdict.value for entry in scores.all_records]
         found[scores.contestant] = [*map(verdicts.count, ("right", "wrong", "unreadable"))]
     assert " ".join(map(str, found["lower"] + found["contrast"])) == counts
     assert {pair.mllm.contestant for pair in find_specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}

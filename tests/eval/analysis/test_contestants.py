@@ -8,7 +8,7 @@ from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics.paired import FLIP, MCNEMAR
+from looktwice.eval.statistics.paired import MCNEMAR_TEST, SIGN_FLIP_TEST
 from tests.made_run import MadeRun, analyse, lines_of
 
 
@@ -45,7 +45,10 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
 
 @pytest.mark.parametrize(
     ("meta", "test", "clusters"),
-    [(None, MCNEMAR, "8"), ([{"group": number // 2} for number in range(8)], FLIP, "4")],
+    [
+        (None, MCNEMAR_TEST, "8"),
+        ([{"group": number // 2} for number in range(8)], SIGN_FLIP_TEST, "4"),
+    ],
 )
 def test_each_arm_against_its_baseline(made: MadeRun, meta: Any, test: str, clusters: str) -> None:
     add_three_contestants(made, meta=meta)

@@ -22,7 +22,7 @@ class FirstHalf(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return the share of right answers among the first two samples, and one for a slice."""
-        units = {name: first.score.value for name, first in list(scores.firsts.items())[:2]}
+        units = {name: first.score.value for name, first in list(scores.first_records.items())[:2]}
         return [Metric("first_half", units), Metric("part", units, slice="x=1")]
 
 

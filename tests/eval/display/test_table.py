@@ -15,7 +15,7 @@ from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.labels import contestant_label, find_baseline, task_label
+from looktwice.eval.scoring.labels import find_baseline, format_contestant_label, format_task_label
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
@@ -163,7 +163,7 @@ def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -
 @tables.table
 def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
     changed = point("plain", changes)
-    assert (contestant_label(changed), task_label(changed)) == (contestant, task)
+    assert (format_contestant_label(changed), format_task_label(changed)) == (contestant, task)
 
 
 def test_a_point_has_one_baseline() -> None:
@@ -183,7 +183,9 @@ def test_registering_a_function_adds_a_metric(
     """The metric is the share of answered samples with the answer A."""
 
     def answered_a(scores: PointScores) -> dict[str, float]:
-        return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
+        return {
+            entry.sample: float(entry.answer == "A") for entry in scores.all_records if entry.answer
+        }
 
     monkeypatch.setitem(METRICS, "answered_a", answered_a)
     score_arms(made, "t", "AAAA", plain="ABBB")

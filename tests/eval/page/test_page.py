@@ -17,7 +17,7 @@ from looktwice.eval.page.conversations import make_image_loader
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
 from looktwice.eval.page.pairs import ALL_TASKS, PageNumbers
 from looktwice.eval.page.render import escape_json, read_page_file, stream_page
-from looktwice.eval.statistics.paired import FLIP, compare_paired
+from looktwice.eval.statistics.paired import SIGN_FLIP_TEST, compare_paired
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.json_input import write_canonical
@@ -90,7 +90,7 @@ def test_samples_of_one_group_are_compared_as_clusters() -> None:
     pair, _ = PageNumbers(data).pairs
     values = [[data.answers[who, i][0].value for i in range(12)] for who in (1, 0)]
     assert pair.paired == compare_paired(values[0], values[1], [str(i % 4) for i in range(12)])
-    assert pair.paired.test == FLIP
+    assert pair.paired.test == SIGN_FLIP_TEST
 
 
 @tables.table

@@ -13,7 +13,7 @@ from PIL import Image
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.page.serving import PageServer
-from looktwice.eval.recorded.show import sample_page
+from looktwice.eval.recorded.show import render_sample_page
 from looktwice.eval.records import RunError
 from looktwice.eval.report import Report, render_report_page
 from tests.made_run import MadeRun
@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> PageServer:
     return PageServer(
         page,
         "".join(render_report_page(Report(table), page, served=True)),
-        sample_page,
+        render_sample_page,
         token=TOKEN,
     )
 

@@ -19,7 +19,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring import Verdict
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import list_notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
@@ -113,7 +113,9 @@ def strip_times(folder: Path) -> list[dict[str, Any]]:
 
 
 def verdicts(folder: Path, place: int = 0, reader: Any = None) -> list[Verdict]:
-    return [scored.verdict for scored in score_run(RunFolder(folder), reader).points[place].all]
+    return [
+        scored.verdict for scored in score_run(RunFolder(folder), reader).points[place].all_records
+    ]
 
 
 @pytest.mark.parametrize("workers", [1, 8])
@@ -404,11 +406,11 @@ def test_a_limited_run_is_reported_as_such(tmp_path: Path) -> None:
     one, file = point(Greys(6)), tmp_path / "run.yaml"
     run(one, tmp_path, limit=2)()
     facts = RunFolder(tmp_path).facts
-    said = notes(score_run(RunFolder(tmp_path)))
-    assert said == ["asked in part (limit 2): greys: 2 of 6 samples"] and facts["finished"] is True
+    said = list_notes(score_run(RunFolder(tmp_path)))
+    assert said == ["partly asked (limit 2): greys: 2 of 6 samples"] and facts["finished"] is True
     file.write_text(file.read_text().replace(facts["started"], "before"))
     run(one, tmp_path)()
-    assert notes(score_run(RunFolder(tmp_path))) == []
+    assert list_notes(score_run(RunFolder(tmp_path))) == []
     assert RunFolder(tmp_path).facts["started"] == "before"
 
 
@@ -425,7 +427,7 @@ def test_samples_are_written_before_records(
     monkeypatch.setattr(Path, "open", spy)
     writer = RunWriter(tmp_path)  # its thread has not started
     writer.record(Record("p", "s", "sha"))
-    writer.sample(SampleRow("t", "sha", None, {"id": "s"}))
+    writer.add_sample(SampleRow("t", "sha", None, {"id": "s"}))
     writer.flush()
     assert names == ["samples.jsonl", "records.jsonl"]
 

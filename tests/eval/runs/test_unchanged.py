@@ -106,7 +106,7 @@ def arm(
     name: str, requests: dict[str, bytes], model: Any = "m", rival: str = "", **stages: Any
 ) -> ArmRequests:
     row = PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model})
-    return ArmRequests(row, name, "t", pack_requests(requests.values()), rival=rival)
+    return ArmRequests(row, name, "t", pack_requests(requests.values()), rival_id=rival)
 
 
 SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}

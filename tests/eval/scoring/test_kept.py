@@ -15,7 +15,12 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.readers.reader import Reading, TextReader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import Record, RunFolder
-from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_text
+from looktwice.eval.records.judgements import (
+    UNREADABLE_PASS,
+    Judgement,
+    append_judgements,
+    hash_judged_text,
+)
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring import kept, score
 from looktwice.eval.scoring.record_scorer import RecordScorer
@@ -33,7 +38,7 @@ N = 30
 def run(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of two arms, one with two draws, with a measurement, an unreadable and a failed
     reply."""
-    monkeypatch.setattr(score, "LARGE_BYTES", 1)
+    monkeypatch.setattr(score, "MIN_STORED_BYTES", 1)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(made.path.parent / "config"))
     made.task("t", "AB" * (N // 2), meta=[{"group": f"g{number // 3}"} for number in range(N)])
     one, two = made.point("one", "t", baseline=True), made.point("two", "t", draws=2)
@@ -66,12 +71,12 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def read(path: Path) -> tuple[str, list[list[ScoredRecord]], tuple[str, ...]]:
     """Return everything that a table of a run shows."""
     shown = score_table(path)
-    return shown.csv, [arm.all for arm in shown.scores[0].points], shown.notes
+    return shown.csv, [arm.all_records for arm in shown.scores[0].points], shown.notes
 
 
 def read_anew(path: Path) -> tuple[str, list[list[ScoredRecord]], tuple[str, ...]]:
     """Return what a run without a kept table shows."""
-    for name in (kept.FILE, kept.SEAL):
+    for name in (kept.VERDICTS_FILE, kept.SEAL_FILE):
         (path / name).unlink(missing_ok=True)
     return read(path)
 
@@ -89,7 +94,7 @@ def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
 
 def test_a_second_look_scores_nothing(run: Path, scored: list[str]) -> None:
     first = read(run)
-    assert len(scored) == 3 * N + 2 and (run / kept.FILE).exists()
+    assert len(scored) == 3 * N + 2 and (run / kept.VERDICTS_FILE).exists()
     scored.clear()
     assert read(run) == first and not scored
     assert {record.measured["overlap"][0] for record in first[1][1] if record.measured} == {0.5}
@@ -125,8 +130,8 @@ def test_only_what_is_new_is_scored(
 
 
 REPLACED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "a truncated table": (kept.FILE, lambda data: data[: len(data) // 2]),
-    "a changed table": (kept.FILE, lambda data: data.replace(b"p0", b"p1")),
+    "a truncated table": (kept.VERDICTS_FILE, lambda data: data[: len(data) // 2]),
+    "a changed table": (kept.VERDICTS_FILE, lambda data: data.replace(b"p0", b"p1")),
     "a changed reply": ("records.jsonl", lambda data: data.replace(b": A", b": B", 1)),
     "a shorter file": ("records.jsonl", lambda data: data[: data.rindex(b"\n", 0, -1) + 1]),
     "another correct answer": (
@@ -146,7 +151,9 @@ REPLACED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 def judge(run: Path) -> None:
     """Add a judgement of an unreadable reply."""
     words = hash_judged_text(Record.from_line(record_of(run, "s7", "I cannot tell.")))
-    append(run, Judgement(UNREADABLE_PASS, "p1", "s7", 0, "judge", "id", words, answer="B"))
+    append_judgements(
+        run, Judgement(UNREADABLE_PASS, "p1", "s7", 0, "judge", "id", words, answer="B")
+    )
 
 
 @table
@@ -160,8 +167,8 @@ def test_whatever_differs_is_scored_again(
         rewrite(run / name, change)
     else:
         acts: dict[str, Callable[[], object]] = {
-            "no table": (run / kept.FILE).unlink,
-            "no seal": (run / kept.SEAL).unlink,
+            "no table": (run / kept.VERDICTS_FILE).unlink,
+            "no seal": (run / kept.SEAL_FILE).unlink,
             "a table of somebody else": lambda: monkeypatch.setenv(
                 "XDG_CONFIG_HOME", str(run / "other")
             ),
@@ -179,9 +186,9 @@ def test_whatever_differs_is_scored_again(
 
 def test_another_reader_leaves_the_table_alone(run: Path, scored: list[str]) -> None:
     first = read(run)
-    before = (run / kept.FILE).read_bytes()
+    before = (run / kept.VERDICTS_FILE).read_bytes()
     score_table(run, Robust(kind="text"))
-    assert (run / kept.FILE).read_bytes() == before
+    assert (run / kept.VERDICTS_FILE).read_bytes() == before
     scored.clear()
     assert read(run) == first and not scored
 
@@ -194,7 +201,7 @@ def test_a_folder_that_cannot_be_written_is_scored(
 
     monkeypatch.setattr(kept, "write_file", refuse)
     shown = read(run)
-    assert not (run / kept.FILE).exists() and len(shown[1][0]) == N
+    assert not (run / kept.VERDICTS_FILE).exists() and len(shown[1][0]) == N
 
 
 def test_a_damaged_secret_seals_nothing(run: Path) -> None:
@@ -202,7 +209,7 @@ def test_a_damaged_secret_seals_nothing(run: Path) -> None:
     secret.parent.mkdir(parents=True)
     secret.write_bytes(b"")
     read(run)
-    assert not (run / kept.FILE).exists()
+    assert not (run / kept.VERDICTS_FILE).exists()
 
 
 @dataclass(frozen=True)
@@ -218,8 +225,8 @@ def test_verdicts_of_own_classes_are_not_kept(run: Path) -> None:
     folder = RunFolder(run)
     points = list(folder.points.values())
 
-    def find_place(*scorers: RecordScorer) -> kept.KeptVerdicts | None:
-        return kept.KeptVerdicts.of(folder, points, scorers, {}, whole=True)
+    def find_place(*scorers: RecordScorer) -> kept.StoredVerdicts | None:
+        return kept.StoredVerdicts.of(folder, points, scorers, {}, whole=True)
 
     assert find_place(*[RecordScorer(folder, Robust())] * 2) is not None
     own = RecordScorer(folder, FirstLetter())
@@ -239,7 +246,7 @@ def test_a_file_that_just_changed_is_read_again(run: Path) -> None:
 def test_a_record_without_a_sample_keeps_nothing(run: Path) -> None:
     add(run, record_of(run, "s5", "Answer: A").replace(b'"s5"', b'"s99"'))
     read(run)
-    assert not (run / kept.FILE).exists()
+    assert not (run / kept.VERDICTS_FILE).exists()
 
 
 @table

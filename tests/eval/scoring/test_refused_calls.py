@@ -6,7 +6,7 @@ from typing import Any
 
 from looktwice.eval import evaluate
 from looktwice.eval.analysis.finding import find
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import list_notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Scripted
@@ -34,7 +34,7 @@ def test_arms_with_only_refused_calls_are_named(
             ran = sum(outcome != "refused" for outcome in outcomes)
             told: Any = {"notes": notes_of_looks, "measured": {"looks": ran}}
             made.record(point, f"s{number}", answer="A", **(told if outcomes != ["none"] else {}))
-    found = [line for line in notes(score_run(made.write())) if line.startswith("refused")]
+    found = [line for line in list_notes(score_run(made.write())) if line.startswith("refused")]
     assert len(found) == bool(said) and all(words in found[0] for words in said)
 
 

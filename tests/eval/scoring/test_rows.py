@@ -8,12 +8,22 @@ import pytest
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.records.judgements import Judgement, append, hash_judged_text
+from looktwice.eval.records.judgements import Judgement, append_judgements, hash_judged_text
 from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
-from looktwice.eval.scoring.groups import group_metric
-from looktwice.eval.scoring.metrics import right_by_draw
-from looktwice.eval.scoring.row import compare, correct_p_values, empty_row, macro_row, micro_row
-from looktwice.eval.scoring.run_rows import circular_rows, majority_and_chance, metric_rows
+from looktwice.eval.scoring.groups import compute_group_metric
+from looktwice.eval.scoring.metrics import list_right_by_draw
+from looktwice.eval.scoring.row import (
+    compare,
+    correct_p_values,
+    make_empty_row,
+    make_macro_row,
+    make_micro_row,
+)
+from looktwice.eval.scoring.run_rows import (
+    list_circular_rows,
+    list_metric_rows,
+    make_reference_rows,
+)
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import (
     Metric,
@@ -43,7 +53,7 @@ def test_a_task_without_a_value_or_units_enters_no_mean(
     idle: tuple[str, float | None, int],
 ) -> None:
     rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
-    macro, micro = macro_row(rows), micro_row(rows)
+    macro, micro = make_macro_row(rows), make_micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
     assert (micro.value, micro.n, micro.n_tasks) == (0.25, 8, 1)
     assert (macro.low, macro.high) == (micro.low, micro.high) == (0.1, 0.6)
@@ -54,7 +64,7 @@ def test_fields_that_are_summed_or_joined_in_a_mean() -> None:
         task_row("t", 1.0, 3, right=3, wrong=0, missing=1, cost=0.5, split="val", reader="robust"),
         task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
     ]
-    for row in (macro_row(rows), micro_row(rows)):
+    for row in (make_macro_row(rows), make_micro_row(rows)):
         assert join_attributes(row, "n right wrong missing hidden cost") == (4, 3, 1, 1, 2, 0.5)
         joined = None, "val", "robust; judge solomon", ""
         assert join_attributes(row, "unreadable split reader point") == joined
@@ -65,9 +75,9 @@ def test_a_row_that_no_metric_filled_counts_nothing(made: MadeRun, more: Any) ->
     made.task("t", "AB")
     made.answers(made.point("plain", "t", facts=more), "AA")
     run = score(made)
-    plain = empty_row(run, run.points[0])
+    plain = make_empty_row(run, run.points[0])
     assert join_attributes(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
-    majority, chance = majority_and_chance(run.points[0], plain)[:2]
+    majority, chance = make_reference_rows(run.points[0], plain)[:2]
     assert join_attributes(majority, "contestant n right wrong") == ("majority (key)", 2, 1, 1)
     assert join_attributes(majority, "missing hidden unreadable failed point reader") == (
         0,
@@ -88,7 +98,7 @@ class Own(Scorer):
     """Gives the share of right samples, that of the slice size=1, and a trend with a test."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        draws = {name: right_by_draw([scores.draws(name)]) for name in scores.keyed}
+        draws = {name: list_right_by_draw([scores.draws(name)]) for name in scores.keyed_samples}
         units = {name: float(all(right for (right,) in each)) for name, each in draws.items()}
         first = {"s0": units["s0"]} if "s0" in units else {}
         return [
@@ -114,18 +124,22 @@ def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
 def test_custom_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
     run = score(own)
     base, other = run.points
-    sharp, part, trend = metric_rows(other, empty_row(run, other), base)
+    sharp, part, trend = list_metric_rows(other, make_empty_row(run, other), base)
     assert join_attributes(sharp, "value baseline discordant n") == (1.0, "base", 2, 3)
     assert [sharp.delta, sharp.p] == pytest.approx([2 / 3, binomtest(2, 2).pvalue])
     assert join_attributes(part, "slice n baseline delta") == ("size=1", 1, "", None)
     assert join_attributes(trend, "value low p n_groups baseline") == (0.3, None, 0.04, 3, "")
-    assert [row.baseline for row in metric_rows(base, empty_row(run, base))] == ["", "", ""]
+    assert [row.baseline for row in list_metric_rows(base, make_empty_row(run, base))] == [
+        "",
+        "",
+        "",
+    ]
 
 
 def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     run = score(own)
     part = run.points[1].only({"s0", "s1"})
-    rows = metric_rows(part, empty_row(run, part, "kind=x"))
+    rows = list_metric_rows(part, make_empty_row(run, part, "kind=x"))
     shown = [join_attributes(row, "metric slice n") for row in rows]
     assert shown == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
 
@@ -135,10 +149,10 @@ def test_chance_levels_of_custom_metrics_follow_accuracy_and_belong_to_no_slice(
 ) -> None:
     run = score(own)
     scores = run.points[0]
-    whole = majority_and_chance(scores, empty_row(run, scores))
+    whole = make_reference_rows(scores, make_empty_row(run, scores))
     levels = [(row.metric, row.value) for row in whole if row.contestant == "chance (level)"]
     assert levels == [("accuracy", 0.5), ("sharp", 0.125)]
-    part = majority_and_chance(scores, empty_row(run, scores, "kind=x"))
+    part = make_reference_rows(scores, make_empty_row(run, scores, "kind=x"))
     assert [row.metric for row in part] == ["accuracy"] * 2
 
 
@@ -153,12 +167,12 @@ def test_a_group_with_a_failed_sample_counts_and_one_with_a_missing_sample_does_
     made.answers(point, ["A", "A", "A", None, "A"])
     made.record(point, "s3", error="boom")  # and s5 is missing
     (scores,) = score(made).points
-    metric_row = group_metric(
+    metric_row = compute_group_metric(
         "m", "pair", scores, {"x": ["s0", "s1"], "y": ["s2", "s3"], "z": ["s4", "s5"], "none": []}
     )
     assert metric_row.units == {"x": 1.0, "y": 0.0, "none": 0.0}
     assert metric_row.failed == {"y", "z"}
-    either = group_metric("m", "pair", scores, {"y": ["s2", "s3"]}, any)
+    either = compute_group_metric("m", "pair", scores, {"y": ["s2", "s3"]}, any)
     assert either.units == {"y": 1.0}
     assert either.failed == {"y"}
 
@@ -170,7 +184,7 @@ def test_a_group_is_scored_over_the_draws_that_all_its_samples_have(made: MadeRu
     made.answers(point, ["A", "B"], draw=1)
     made.answers(point, ["A"], draw=2)  # of an earlier configuration with more draws
     (scores,) = score(made).points
-    assert group_metric("m", "pair", scores, {"x": ["s0", "s1"]}).units == {"x": 0.5}
+    assert compute_group_metric("m", "pair", scores, {"x": ["s0", "s1"]}).units == {"x": 0.5}
 
 
 def rotated(made: MadeRun, by: int, answers: Sequence[str]) -> str:
@@ -189,7 +203,7 @@ def test_circular_evaluation_needs_every_rotation(
         row.sample["choices"][:] = ["one"] * count
     for by in range(rotations):
         rotated(made, by, "AAA")
-    rows = circular_rows(score(made))
+    rows = list_circular_rows(score(made))
     assert [[row.n, row.value] for row in rows] == ([] if found is None else [found])
 
 
@@ -197,7 +211,7 @@ def test_rotations_are_compared_over_the_draws_that_all_of_them_have(made: MadeR
     made.task("t", "A")
     made.answers(rotated(made, 0, "A"), "B", draw=1)
     rotated(made, 1, "A")
-    (row,) = circular_rows(score(made))
+    (row,) = list_circular_rows(score(made))
     assert (row.value, row.n, row.n_groups) == (1.0, 1, 2)
 
 
@@ -234,7 +248,9 @@ def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
                 "cot" if "scores" in told else "unreadable",
                 hash_judged_text(made.records[-1]),
             )
-            append(made.path, Judgement(kind, point, sample, 0, "solomon", "id", words, **told))
+            append_judgements(
+                made.path, Judgement(kind, point, sample, 0, "solomon", "id", words, **told)
+            )
     return score(made).points[0]
 
 
@@ -247,7 +263,7 @@ def test_the_column_that_names_the_reader_of_replies(
 
 def test_only_answers_found_by_a_reader_or_judge_count_as_read(made: MadeRun) -> None:
     scores = ask(made, {"answer": "A"}, {"text": "(A)"}, {"text": "Hmm", "answer": "A"})
-    assert [entry.read for entry in scores.all] == [False, True, True]
+    assert [entry.read for entry in scores.all_records] == [False, True, True]
     assert not ReadResult(answer="A").read
     assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
     assert Score(Verdict.WRONG).value == 0.0
@@ -256,7 +272,7 @@ def test_only_answers_found_by_a_reader_or_judge_count_as_read(made: MadeRun) ->
 @pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
 def test_a_failed_record_has_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
     scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
-    assert scores.all[0].judged == marks
+    assert scores.all_records[0].judged == marks
 
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
@@ -313,7 +329,7 @@ def test_holm_correction(given: str, corrected: list[float | None]) -> None:
 def test_the_macro_delta_is_a_mean(deltas: tuple[float | None, ...], mean: float | None) -> None:
     pairs = zip("tu", deltas, strict=True)
     rows = [task_row(name, 0.5, 10, delta=delta) for name, delta in pairs]
-    assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
+    assert make_macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
 
 
 def test_a_field_missing_from_a_task_makes_no_slice_of_it(made: MadeRun) -> None:

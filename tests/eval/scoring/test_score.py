@@ -14,7 +14,7 @@ from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Row, Score, Scorer, Verdict
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import list_notes
 from looktwice.eval.scoring.record_scorer import RecordScorer, estimate_price
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
@@ -142,7 +142,9 @@ def test_the_most_common_reasons_for_unreadable_replies(
     point = made.point("plain", "t")
     for number, fields in enumerate(replies):
         made.reply(point, f"s{number}", **fields)
-    (line,) = (line for line in notes(score_run(made.write())) if line.startswith("unreadable: "))
+    (line,) = (
+        line for line in list_notes(score_run(made.write())) if line.startswith("unreadable: ")
+    )
     assert said in line
 
 
@@ -150,7 +152,9 @@ def test_the_most_common_reasons_for_unreadable_replies(
 def test_a_quoted_sentence_ends_with_one_full_stop(made: MadeRun, words: str) -> None:
     made.task("t", "B")
     made.reply(made.point("plain", "t"), "s0", text="", refusal=words)
-    (line,) = (each for each in notes(score_run(made.write())) if each.startswith("unreadable: "))
+    (line,) = (
+        each for each in list_notes(score_run(made.write())) if each.startswith("unreadable: ")
+    )
     assert line.endswith(f"for example: {words.rstrip('.')}")
 
 
@@ -246,7 +250,7 @@ def test_scoring_with_another_reader_does_not_need_custom_classes_of_the_run(mad
     made.task("t", ["A"])
     made.reply(made.point("plain", "t", read={"use": "mine.Last"}), "s0", "(A)")
     (scores,) = score_run(made.write(), toolkits.BlinkOfficial()).points
-    assert (scores.reader, scores.all[0].verdict) == ("blink_official", Verdict.RIGHT)
+    assert (scores.reader, scores.all_records[0].verdict) == ("blink_official", Verdict.RIGHT)
 
 
 def test_a_named_reader_replaces_that_of_the_plan(tmp_path: Path) -> None:

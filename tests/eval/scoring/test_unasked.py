@@ -9,7 +9,7 @@ import yaml
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import Record
 from looktwice.eval.scoring import AllRight, Row, Scorer
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import list_notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.pipelines.config.spec import spec
@@ -155,14 +155,14 @@ def test_the_notes_under_a_table(made: MadeRun) -> None:
     made.point("reading", "t", replies_of="p0")
     counts = {"planned": {"id-t": 3}, "samples": {"id-t": 9, "id-u": 1}, "limit": 3}
     rows(made, arms=["p0", "p6"], **counts)
-    unfinished, part, hidden = notes(score_run(made.write()))
+    unfinished, part, hidden = list_notes(score_run(made.write()))
     assert unfinished.startswith("unfinished: 1 of 3 planned")
-    assert part == "asked in part (limit 3): t: 3 of 9 samples"
+    assert part == "partly asked (limit 3): t: 3 of 9 samples"
     older = "5 arms of earlier plans, one on t, two on t, three on t and 2 more"
     assert hidden.startswith(f"not shown: {older}") and "--all" in hidden
     whole = score_run(made.write(), all_arms=True)
     assert len(whole.points) == 7
-    unfinished, _, shown = notes(whole)
+    unfinished, _, shown = list_notes(whole)
     assert unfinished.startswith("unfinished: 1 of 12 ")
     assert "Holm" in shown and shown.endswith(older)
 
@@ -173,10 +173,10 @@ def test_failures_are_counted_with_their_most_common_message(made: MadeRun) -> N
     for number, error in enumerate(("KeyError: y", f"{long}\nTraceback", long)):
         made.record(point, f"s{number}", error=error)
     made.record(point, "s3", answer="B")
-    (line,) = notes(score_run(made.write()))
+    (line,) = list_notes(score_run(made.write()))
     assert line == f"failed: 3 answers, most often with {long[:500]}"
     made.records = [Record(point, "s0", "sha-t-0", error="\n")]
-    assert "failed: 1 answer, with no message" in notes(score_run(made.write()))
+    assert "failed: 1 answer, with no message" in list_notes(score_run(made.write()))
 
 
 def test_a_record_of_an_older_task_is_not_expected(made: MadeRun) -> None:

@@ -10,8 +10,8 @@ from scipy.stats import chi2_contingency
 from looktwice.eval.analysis.letters import compute_position_bias
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
+    compute_majority_value,
     fleiss_kappa,
-    majority_value,
     swap_rate_over_halves,
 )
 from looktwice.eval.statistics.contrasts import Cell, contrast, mean_difference
@@ -78,10 +78,10 @@ def test_identical_differences_have_an_interval_with_a_positive_width(gap: float
 
 
 def test_the_majority() -> None:
-    assert majority_value(["A", "B", "B"], [1, 0, 0]) == 0
-    assert majority_value(["A", "B", None], [1, 0, 0]) == 0.5
-    assert majority_value([None, None, "A"], [0, 0, 1]) == 1
-    assert majority_value([None], [0]) == 0
+    assert compute_majority_value(["A", "B", "B"], [1, 0, 0]) == 0
+    assert compute_majority_value(["A", "B", None], [1, 0, 0]) == 0.5
+    assert compute_majority_value([None, None, "A"], [0, 0, 1]) == 1
+    assert compute_majority_value([None], [0]) == 0
 
 
 def test_halves_disagree_at_the_expected_rate() -> None:

@@ -10,12 +10,12 @@ from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import bootstrap_mean, cluster_codes, wilson
 from looktwice.eval.statistics.paired import (
-    FLIP,
-    MCNEMAR,
+    MCNEMAR_TEST,
+    SIGN_FLIP_TEST,
     benjamini_hochberg,
+    compute_detectable_difference,
     holm,
     mcnemar_p,
-    minimum_detectable,
     sign_flip_p,
 )
 from tests.optional import LazyModule
@@ -37,9 +37,9 @@ def test_a_table_by_hand() -> None:
     comparison = compare_paired(mine, theirs)
     assert comparison.value == pytest.approx(0.3)
     assert (comparison.p, comparison.n, comparison.clusters) == (0.375, 10, 10)
-    assert (comparison.better, comparison.worse, comparison.test) == (4, 1, MCNEMAR)
+    assert (comparison.better, comparison.worse, comparison.test) == (4, 1, MCNEMAR_TEST)
     assert comparison.low < 0 < 0.3 < comparison.high
-    assert compare_paired([0.5, 1], [0, 1]).test == FLIP
+    assert compare_paired([0.5, 1], [0, 1]).test == SIGN_FLIP_TEST
     assert comparison == compare_paired(mine, theirs)  # the same at every call
 
 
@@ -47,7 +47,7 @@ def test_p_belongs_to_the_difference_that_is_shown() -> None:
     """60 are better by a third, 30 worse by two thirds."""
     comparison = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
     assert comparison.value == pytest.approx(0) and comparison.low < 0 < comparison.high
-    assert comparison.p > 0.9 and comparison.test == FLIP
+    assert comparison.p > 0.9 and comparison.test == SIGN_FLIP_TEST
     assert compare_paired([0.5] * 9 + [0.0], [0.0] * 9 + [0.5]).p == pytest.approx(2 * 11 / 2**10)
 
 
@@ -101,7 +101,7 @@ def test_duplicated_items_add_no_certainty() -> None:
     mine, theirs = RANDOM.integers(0, 2, (2, 80)).astype(float)
     single, names = compare_paired(mine, theirs), np.repeat(np.arange(80), 10).tolist()
     copies = compare_paired(np.repeat(mine, 10), np.repeat(theirs, 10), names)
-    assert (copies.n, copies.clusters, copies.test) == (800, 80, FLIP)
+    assert (copies.n, copies.clusters, copies.test) == (800, 80, SIGN_FLIP_TEST)
     assert (copies.low, copies.high) == pytest.approx((single.low, single.high), abs=0.01)
     assert copies.p == pytest.approx(single.p, abs=0.02)
     assert copies.detectable == pytest.approx(single.detectable)
@@ -153,7 +153,10 @@ def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
 ) -> None:
     """Regression: it was computed for a normal test: 6 points for 0 of 100 discordant pairs, which
     the exact test detects in 56 % of runs."""
-    estimate, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
+    estimate, hits = (
+        compute_detectable_difference(np.repeat([1.0, 0.0], [differing, n - differing])),
+        0,
+    )
     share, random = max(differing / n, estimate), np.random.default_rng(0)
     for count in random.binomial(n, share, 2000):
         gained = np.arange(n) < random.binomial(count, (1 + estimate / share) / 2)
@@ -165,19 +168,19 @@ def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
 @pytest.mark.parametrize(("share", "n"), [(0.2, 10_000), (0.3, 4000), (0.05, 190_000)])
 def test_the_detectable_difference_solves_connor_s_equation(share: float, n: int) -> None:
     differing = round(share * n)
-    d = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing]))
+    d = compute_detectable_difference(np.repeat([1.0, 0.0], [differing, n - differing]))
     s = norm.ppf(0.975) * sqrt(share) + norm.ppf(0.8) * sqrt(share - d * d)
     assert s**2 / d**2 == pytest.approx(n)
 
 
 def test_at_least_six_units_must_differ() -> None:
     # six or more of a hundred in 80 %
-    assert minimum_detectable([0.0] * 100) == pytest.approx(0.078, abs=0.001)
-    assert minimum_detectable([1.0, 0.0]) == 1.0
+    assert compute_detectable_difference([0.0] * 100) == pytest.approx(0.078, abs=0.001)
+    assert compute_detectable_difference([1.0, 0.0]) == 1.0
 
 
 def test_equal_clusters_of_several_samples_have_a_detectable_difference() -> None:
-    assert all(minimum_detectable([1 / 7] * n) <= 1 for n in range(2, 11))
+    assert all(compute_detectable_difference([1 / 7] * n) <= 1 for n in range(2, 11))
 
 
 def measure_coverage(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:

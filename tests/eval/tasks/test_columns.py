@@ -26,7 +26,7 @@ from looktwice.eval.tasks.answer_cells import (
     find_lettered_columns,
     read_answer_key,
     read_choice_texts,
-    split_lettered,
+    split_lettered_choices,
 )
 from looktwice.eval.tasks.cells import as_list
 from looktwice.eval.tasks.image_cells import find_numbered_columns, list_image_cells
@@ -104,7 +104,7 @@ def test_images_in_a_cell(cell: Any, images: list[Any]) -> None:
 
 @table
 def test_lettered_choices(text: str, before: str, choices: list[str]) -> None:
-    assert split_lettered(text) == (before, tuple(choices))
+    assert split_lettered_choices(text) == (before, tuple(choices))
 
 
 # ---- any table

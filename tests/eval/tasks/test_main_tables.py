@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
-from looktwice.eval.replies import load_key
+from looktwice.eval.replies import load_answer_key
 from looktwice.eval.runs import Study
 from looktwice.pipelines.config import load_plan
 from tests import official_layouts as made
@@ -147,7 +147,7 @@ def test_blink_on_the_real_files_that_are_available(shared_data: Path, tmp_path:
     Study(load_plan(CONFIGS / "blink_bench.yaml", words), tmp_path)()
     folder = RunFolder(tmp_path / "blink_bench")
     assert not any(record.error for record in folder.records().values())
-    key = load_key(shared_data / "blink_replies" / "val_answers.json")
+    key = load_answer_key(shared_data / "blink_replies" / "val_answers.json")
     assert sum(key[name] == "(A)" for _, name in folder.samples) == 38 + 27 + 39
     table = score_table(folder.path).where(metric="accuracy", slice="")
     for contestant in ("official", "robust"):

@@ -213,7 +213,7 @@ def test_no_blind_guesser_beats_the_reported_level(kind: str) -> None:
     right: dict[tuple[int, str, Any], list[tuple[bool, float]]] = defaultdict(list)
     for scene, levels in scenes(kind, 60):
         for number, guess in enumerate(GUESSERS[kind]):
-            result = guess(scene, levels) == scene.question.answer, 1 / scene.possible
+            result = guess(scene, levels) == scene.question.answer, 1 / scene.possible_answer_count
             for control in levels.items():
                 right[number, *control].append(result)
     for key, results in right.items():
@@ -238,7 +238,11 @@ def test_smaller_and_larger_distractors_are_balanced(kind: str) -> None:
 def test_choices_name_things_in_the_picture(kind: str) -> None:
     for scene, levels in scenes(kind, 5):
         there = {WORDS[kind](thing) for thing in scene.things}
-        assert len(there & {*scene.question.choices}) == min(4, levels["things"]) == scene.possible
+        assert (
+            len(there & {*scene.question.choices})
+            == min(4, levels["things"])
+            == scene.possible_answer_count
+        )
 
 
 def test_every_requested_number_is_in_every_picture() -> None:

@@ -108,7 +108,7 @@ def test_the_first_questions_never_change() -> None:
 @pytest.mark.parametrize(("kind", "scenes"), [("jigsaw", 12), ("correspondence", 14), ("depth", 1)])
 def test_many_photographs_are_used_or_the_facts_name_the_single_one(kind: Any, scenes: int) -> None:
     task = Photos(kind, n=2 * scenes, source="photos" if kind == "correspondence" else "both")
-    plans = [task._known(number) for number in range(task.n)]
+    plans = [task._get_known_fields(number) for number in range(task.n)]
     assert len({plan["photo"] for plan in plans}) == scenes
     assert ("one scene" in task.facts.note) == (scenes == 1)
 

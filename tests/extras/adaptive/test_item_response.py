@@ -14,9 +14,9 @@ import yaml
 from scipy.special import expit
 from typer.testing import Result
 
-from looktwice.eval.replies import get_subtask_of_idx, load_key
+from looktwice.eval.replies import get_subtask_of_idx, load_answer_key
 from looktwice.eval.statistics.intervals import Floats
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.statistics.paired import ValueMatrix
 from looktwice.extras.adaptive.item_response import (
     fit_items,
     pick_items,
@@ -83,7 +83,7 @@ def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(
     """Items and difficulties come from the other seven models. The tenth is also drawn at random,
     by task or not: 19 of 20 intervals cover the total."""
     source = shared_data / "blink_replies"
-    key, arms = load_key(source / "val_answers.json"), {}
+    key, arms = load_answer_key(source / "val_answers.json"), {}
     for file in sorted(source.glob("*.jsonl.gz")):
         rows = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
         labels = {row["idx"]: row["official_label"] for row in rows}
@@ -91,7 +91,7 @@ def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(
             (get_subtask_of_idx(idx), idx): float(labels[idx] == letter)
             for idx, letter in key.items()
         }
-    values = Values.of(arms, {})
+    values = ValueMatrix.of(arms, {})
     inside = 0
     for arm in predict_arms(values, 191):
         total = arm.prediction.total

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.eval.records.judgements import Judgement, append
+from looktwice.eval.records.judgements import Judgement, append_judgements
 from looktwice.eval.scoring.score import score_run
 from looktwice.extras.executors.merge import merge
 from looktwice.pipelines.encodings.image_files import to_png
@@ -106,8 +106,8 @@ def test_a_shard_that_ran_an_older_plan_keeps_its_older_arms_separate(tmp_path: 
     merge([one, older.path], tmp_path / "whole")
     whole = score_run(RunFolder(tmp_path / "whole"))
     (scores,) = whole.points
-    assert (scores.contestant, len(scores.all), scores.missing) == ("plain", 2, 0)
-    assert whole.older == ("older on animals",)
+    assert (scores.contestant, len(scores.all_records), scores.missing) == ("plain", 2, 0)
+    assert whole.older_labels == ("older on animals",)
 
 
 @table
@@ -159,7 +159,7 @@ def half(path: Path, answers: dict[str, str], number: int, finished: bool = True
 @pytest.fixture
 def shards(tmp_path: Path) -> list[Path]:
     one = half(tmp_path / "one", {"s0": "(A)", "s1": "!lost"}, 1)
-    append(one, JUDGED, replace(JUDGED, sample="s1"))
+    append_judgements(one, JUDGED, replace(JUDGED, sample="s1"))
     return [one, half(tmp_path / "two", {"s1": "(B)"}, 2)]
 
 

@@ -98,7 +98,7 @@ def test_records_are_scored_where_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scored_here: list[str]
 ) -> None:
     """Regression: the process that writes the run scored every record, twice."""
-    monkeypatch.setattr(score, "LARGE_BYTES", 1)
+    monkeypatch.setattr(score, "MIN_STORED_BYTES", 1)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     run = tmp_path / "study"
     with chat_server(None) as server:
@@ -109,12 +109,12 @@ def test_records_are_scored_where_they_are_made(
     get_output("score", run)
     assert not scored_here
     before = score_table(run)
-    joined = [arm.all for arm in before.scores[0].points]
+    joined = [arm.all_records for arm in before.scores[0].points]
     assert not scored_here and sum(map(len, joined)) == 24
-    (run / kept.FILE).unlink()
+    (run / kept.VERDICTS_FILE).unlink()
     after = score_table(run)
     assert len(scored_here) == 24
-    assert after.csv == before.csv and [arm.all for arm in after.scores[0].points] == joined
+    assert after.csv == before.csv and [arm.all_records for arm in after.scores[0].points] == joined
 
 
 OWN = """

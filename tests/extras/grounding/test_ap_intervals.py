@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import pytest
 
-from looktwice.eval.scoring.row import Row, fill
+from looktwice.eval.scoring.row import Row, fill_row
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.extras.grounding import PlacesScorer
 from looktwice.extras.grounding.ap_intervals import estimate_precision, find_limits
@@ -72,7 +72,7 @@ def test_the_interval_reaches_the_row_of_the_report() -> None:
     scorer = PlacesScorer("boxes", mean_ap=True)
     metrics = scorer.metrics(score(scorer, [FOUND] * 9 + ["[]"] * 3, rows))
     (own,) = [metric for metric in metrics if metric.name == "ap"]
-    row = fill(Row("run", "p", "plain", "task", "", "ap", None), own)
+    row = fill_row(Row("run", "p", "plain", "task", "", "ap", None), own)
     assert row.value is not None and row.low is not None and row.high is not None
     assert row.value == own.value
     assert 0.4 < row.low < 0.6 < row.value < row.high <= 1

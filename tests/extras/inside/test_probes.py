@@ -220,7 +220,7 @@ def test_only_questions_that_the_model_answered_are_probed(run: Path) -> None:
     (arm,) = probe_run(scored).arms
     (scores,) = scored.points
     out = [name for name in scores.samples if is_held_out(scores.clusters[name], 0.4)]
-    assert sorted(arm.model_right) == sorted(scores.comparable[name] for name in out)
+    assert sorted(arm.model_right) == sorted(scores.comparable_values[name] for name in out)
     assert arm.training_count == 120 - len(out)
     asked = collect_questions(scored)[scores.point.id]
     assert {entry.sample for entry in asked} == set(scores.samples)

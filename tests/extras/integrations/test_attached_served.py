@@ -65,7 +65,7 @@ def test_serve_returns_attached_fields(name: str, stream: bool, tmp_path: Path) 
                 assert turns[-1]["content"] == "(A)"
         assert upstream.refused == [] and len(upstream.bodies) == 2, "asked once, then cached"
     assert [record.error for record in served.records] == [""] * 4
-    assert replay(served.run, cache=tmp_path / ".cache").same == 4
+    assert replay(served.run, cache=tmp_path / ".cache").same_count == 4
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_tap_records_returned_fields(name: str, tmp_path: Path) -> None:
     replies = [record.replies[0] for record in served.records]
     assert replies[0].attached == parse_reply({"choices": [{"message": SAID[name]}]}, 0.0).attached
     assert replies[1].attached == {"reasoning": "it is A"}
-    assert replay(served.run).same == 2
+    assert replay(served.run).same_count == 2
     request = read_foreign_question(json.dumps(ask | {"messages": [turn("What?"), said]}).encode())
     assert make_message_json(request.turns[1]) == make_message_json(replies[0].as_message())
 

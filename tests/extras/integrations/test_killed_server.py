@@ -89,7 +89,7 @@ def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path)
     assert asked == QUESTIONS + lost, "what was not stored is asked again, and nothing else"
     run = tmp_path / "runs" / "serve" / "study"
     assert not [record for record in RunFolder(run).last_records() if record.error]
-    assert replay(run, cache=tmp_path / "runs" / ".cache").different == []
+    assert replay(run, cache=tmp_path / "runs" / ".cache").differences == []
     assert set(answered.values()) <= names(tmp_path)
 
 

@@ -291,7 +291,7 @@ def test_marks_are_drawn_in_what_the_model_gets_and_records_replay(tmp_path: Pat
     assert image["image_url"]["url"] == drawn.data_url != IMAGE
     assert words["text"] == "Which?"
     assert [(record.sample, record.error) for record in served.records] == [("q7", "")] * 3
-    assert replay(served.run, cache=tmp_path / ".cache").same == 3
+    assert replay(served.run, cache=tmp_path / ".cache").same_count == 3
 
 
 @dataclass(frozen=True)

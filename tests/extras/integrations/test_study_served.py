@@ -147,7 +147,7 @@ def test_the_answers_are_those_of_the_stages_and_replay_exactly(tmp_path: Path) 
         assert len(state.views) == 2, "it was zoomed"
     assert len(served.records) == 3 * 2 * 6
     result = replay(served.run, cache=tmp_path / ".cache")
-    assert (result.same, result.different) == (36, [])
+    assert (result.same_count, result.differences) == (36, [])
 
 
 def test_request_settings_apply_only_to_the_last_call(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_paid_reply_is_not_paid_for_again(tmp_path: Path) -> None:
         assert stats["requests"] == 2
         assert stats["authorizations"] == [None], "the client's key is its own"
     assert len(served.records) == 6
-    assert replay(served.run, cache=tmp_path / ".cache").same == 6
+    assert replay(served.run, cache=tmp_path / ".cache").same_count == 6
 
 
 @table
@@ -325,7 +325,7 @@ def test_pocket_alone_is_a_study_without_stages(tmp_path: Path) -> None:
     with serving(make_pocket_plan(), tmp_path) as served:
         completion = served.client.chat.completions.create(**asked)
         assert completion.choices[0].logprobs is not None
-    assert replay(served.run).same == 1
+    assert replay(served.run).same_count == 1
 
 
 def test_a_write_to_a_full_disk_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

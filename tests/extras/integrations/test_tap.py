@@ -50,7 +50,7 @@ def test_the_body_is_forwarded_unchanged(tmp_path: Path, monkeypatch: pytest.Mon
     [sample] = served.samples.values()
     assert sample.question == f"<image 1>{WORDS}"
     assert sample.images[0].payload.data_url == URL
-    assert replay(served.run).same == 1
+    assert replay(served.run).same_count == 1
     files = [file for file in served.run.rglob("*") if file.is_file()]
     assert not any("the-clients-own" in file.read_text(errors="replace") for file in files)
 
@@ -72,7 +72,7 @@ def test_streams_tools_and_draws_are_recorded_unchanged(tmp_path: Path) -> None:
     assert [record.calls[0]["draw"] for record in served.records] == [0, 1, 0, 1]
     assert replies[0].logprobs == replies[2].logprobs != ()
     assert replies[0].usage.tokens_in == replies[2].usage.tokens_in == whole.usage.prompt_tokens
-    assert replay(served.run).same == 4
+    assert replay(served.run).same_count == 4
 
 
 def test_refusals_of_the_server_are_forwarded_and_recorded(tmp_path: Path) -> None:

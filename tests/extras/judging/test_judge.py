@@ -16,7 +16,7 @@ from looktwice.eval.analysis.judges import describe_agreement
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.eval.records.judgements import Judgement, append, judgements
+from looktwice.eval.records.judgements import Judgement, append_judgements, read_judgements
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
@@ -147,7 +147,7 @@ def test_replies_without_a_verdict_stay_unreadable(run: Path) -> None:
     failed, (line, *_), _ = run_judge(run, model)
     assert failed == 0 and "2 of 4 replies judged, 2 of which" in line
     assert "2 without a verdict" in line and accuracy(run, "right unreadable") == [1, 3]
-    reasons = {line.reason for line in judgements(run).lines}
+    reasons = {line.reason for line in read_judgements(run).lines}
     assert reasons == {"", "the judge's reply has no answer line"}
     assert run_judge(run, Scripted(answer))[1][0] == "nothing is left to judge"
 
@@ -156,13 +156,13 @@ def test_a_judge_s_thinking_is_not_a_verdict(run: Path) -> None:
     _, lines, _ = run_judge(run, "<think>\nAnswer: B\nBut wait</think>\nAnswer: A")
     assert "4 of 4 replies judged" in lines[0]
     run_judge(run, "<think>\nAnswer: B\nBut", name="cut off")
-    answers = {(line.judge, line.answer) for line in judgements(run).lines}
+    answers = {(line.judge, line.answer) for line in read_judgements(run).lines}
     assert answers == {("solomon", "A"), ("cut off", None)}
 
 
 def test_a_failed_call_is_repeated(run: Path) -> None:
     failed, lines, _ = run_judge(run, Scripted(["Answer: A"]))
-    assert failed == sum(bool(line.error) for line in judgements(run).lines) == 3
+    assert failed == sum(bool(line.error) for line in read_judgements(run).lines) == 3
     assert "3 failed, such as: ModelError: the script has 1 answers" in lines[0]
 
     class Same(Scripted):
@@ -317,9 +317,9 @@ def test_a_truncated_line_is_cut_and_a_damaged_one_is_named(run: Path) -> None:
     run_judge(run, "Answer: A")
     with (run / "judged.jsonl").open("ab") as file:
         file.write(b'{"kind": "unrea')
-    assert len(judgements(run).lines) == 4
-    append(run, Judgement("unreadable", "p0", "s9", 0, "solomon", "x", "w", answer="A"))
-    assert len(judgements(run).lines) == 5
+    assert len(read_judgements(run).lines) == 4
+    append_judgements(run, Judgement("unreadable", "p0", "s9", 0, "solomon", "x", "w", answer="A"))
+    assert len(read_judgements(run).lines) == 5
     with (run / "judged.jsonl").open("ab") as file:
         file.write(b'{"kind": "unreadable"}\n')
     with pytest.raises(RunError, match=r"judged.jsonl line 6: not a judgement"):

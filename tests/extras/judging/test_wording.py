@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import Record, RunError
-from looktwice.eval.records.judgements import judgements
-from looktwice.eval.replies import CHOICES, get_subtask_of_idx, load_key
+from looktwice.eval.records.judgements import read_judgements
+from looktwice.eval.replies import CHOICES, get_subtask_of_idx, load_answer_key
 from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
@@ -142,7 +142,7 @@ def test_each_pass_uses_the_judge_with_the_most_verdicts(run: Path) -> None:
     lines = run_judge(run, make_knowing_judge(TRUTH), "reads all", "every", wording=MINE)
     (line,) = [line for line in lines if line.startswith("judge reads all is used for every")]
     assert "6 of 6 replies (reads nothing 0 of 6)" in line
-    counting = judgements(run).counting
+    counting = read_judgements(run).counting_judges
     assert counting == {"unreadable": "reads little", "every": "reads all"}
 
 
@@ -229,7 +229,7 @@ def test_chains_of_thought_are_scored_per_step(
     assert "seam" not in (run / "samples.jsonl").read_text("utf-8")
     lines = run_judge(run, check_steps, "solomon", "steps")
     assert lines[0].startswith("judge solomon, steps: 4 of 4 replies judged")
-    marks = {line.sample: dict(line.scores) for line in judgements(run).lines}
+    marks = {line.sample: dict(line.scores) for line in read_judgements(run).lines}
     for name, numbers in spoken.items():
         seen = [marks[name][f"step_{number}"] == 1 for number in range(1, 6)]
         assert seen == [number in numbers for number in range(1, 6)], name
@@ -264,7 +264,7 @@ def test_steps_come_from_a_list_or_columns_or_clues_and_truth(
     run = write_chains(tmp_path, {"one": [1]}, **columns)
     named = {"steps": "first,second"} if "first" in columns else {}
     run_judge(run, "Seen: 1\nWrong: NONE", "solomon", "steps", columns=named)
-    (line,) = judgements(run).lines
+    (line,) = read_judgements(run).lines
     assert line.scores["steps_seen"] == round(1 / steps, 9)
 
 
@@ -277,7 +277,7 @@ def read_recorded(
     """Return every `step`-th recorded BLINK reply, the official labels, and the number right."""
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
-    key = load_key(source / "val_answers.json")
+    key = load_answer_key(source / "val_answers.json")
     asked = made.blobs.put(write_canonical({"role": "user", "parts": ["Which one?"]}).encode())
     for file in sorted(source.glob("*.jsonl.gz")):
         rows = list(map(json.loads, gzip.decompress(file.read_bytes()).splitlines()))
@@ -317,11 +317,11 @@ def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, 
 
     run_judge(run, next_letter, "liar", "every", wording=wording)
     lines = run_judge(run, label, "solomon+fig8", "every", wording=wording)
-    verdicts = [line for line in judgements(run).lines if line.judge == "solomon+fig8"]
-    beyond = [line for line in verdicts if not line.given]
+    verdicts = [line for line in read_judgements(run).lines if line.judge == "solomon+fig8"]
+    beyond = [line for line in verdicts if not line.has_verdict]
     assert len(verdicts) == total and {line.said for line in beyond} <= {"C", "D", "E", "F"}
     for line in verdicts:
-        assert line.verdict == {"Z": "none"}.get(line.said, line.said) or not line.given
+        assert line.verdict == {"Z": "none"}.get(line.said, line.said) or not line.has_verdict
     kappas = {}
     for sentence in lines:
         if sentence.startswith("agreement on every, "):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.replies import load_key
+from looktwice.eval.replies import load_answer_key
 from looktwice.eval.scoring import kept, score
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs.format import export_file, read_logs
@@ -233,7 +233,7 @@ def test_a_run_is_scored_by_the_keys_of_a_file(
 ) -> None:
     """Regression: the keys were ignored. The run's own scores, which it stores, stay as they
     are."""
-    monkeypatch.setattr(score, "LARGE_BYTES", 1)
+    monkeypatch.setattr(score, "MIN_STORED_BYTES", 1)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     made = MadeRun(tmp_path / "run")
     made.task("t", "AAB")
@@ -247,7 +247,7 @@ def test_a_run_is_scored_by_the_keys_of_a_file(
         return found["accuracy"], found["scored"]
 
     assert read() == ("66.67%", "3")
-    assert (run / kept.FILE).exists()
+    assert (run / kept.VERDICTS_FILE).exists()
     key.write_text('{"s0": "(B)", "s1": "(A)"}')
     assert read(key=key) == ("50.00%", "2")
     assert read() == ("66.67%", "3")
@@ -410,6 +410,6 @@ def test_an_answer_key_holds_letters(
     (file := tmp_path / "key.json").write_text(written)
     if isinstance(read, str):
         with pytest.raises(TaskError, match=re.escape(read)):
-            load_key(file)
+            load_answer_key(file)
     else:
-        assert load_key(file) == read
+        assert load_answer_key(file) == read

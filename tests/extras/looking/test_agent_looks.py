@@ -156,7 +156,7 @@ def test_looking_again_helps_the_near_sighted_model_and_a_placebo_does_not(run: 
         for each in summarize_looks(scored)
     }
     glance = next(p for p in scored.points if p.contestant == "glance")
-    first = sum(s.score.value for s in glance.all) / len(glance.all)
+    first = sum(s.score.value for s in glance.all_records) / len(glance.all_records)
     after = {key: each.final_accuracy for key, each in found.items()}
     assert after["zoom", 0] == first < after["zoom", 1] < after["zoom", 3]
     assert all(after["placebo", allowed] == first for allowed in (0, 1, 3))
@@ -206,15 +206,15 @@ def test_a_replay_reuses_the_results_of_specialists(tmp_path: Path) -> None:
     for cache in (None, tmp_path / "elsewhere"):
         run = tmp_path / ("beside" if cache is None else "apart") / "kept"
         Study(plan, run.parent, RunOptions(), cache=cache, console=quiet)()
-        assert replay(run, plugins, cache).same == 1 and shows(run, cache)
-    assert replay(run, plugins).same == 0 and not shows(run, None)
+        assert replay(run, plugins, cache).same_count == 1 and shows(run, cache)
+    assert replay(run, plugins).same_count == 0 and not shows(run, None)
 
 
 @pytest.mark.slow
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     replayed = replay(run)
-    assert (replayed.same, replayed.different, dict(replayed.left_out)) == (12 * 10, [], {})
-    assert replayed.done and "120 records" in [*describe_replay(replayed)][-1]
+    assert (replayed.same_count, replayed.differences, dict(replayed.left_out)) == (12 * 10, [], {})
+    assert replayed.all_reproduced and "120 records" in [*describe_replay(replayed)][-1]
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_a_replay_reports_what_differs_from_the_record(run: Path, tmp_path: Path
     (copy / "records.jsonl").write_text("".join(r.to_line() for r in wrong), encoding="utf-8")
     replayed = replay(copy)
     notes, answers, failed, cached, last = describe_replay(replayed)
-    assert not replayed.done
+    assert not replayed.all_reproduced
     assert "notes differ" in notes and "0 answers" in answers and "1 record" in failed
     assert "not in the cache" in cached and "0 records identical, 2 different" in last
 

@@ -87,7 +87,7 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     page = format_certificates(run, [certificate])
     words = ("need the pixels", "IoU", "Seed, model, sizes and budgets are the same")
     assert all(said in page for said in words)
-    assert replay(run.folder.path).done
+    assert replay(run.folder.path).all_reproduced
     result = CliRunner().invoke(app, ["analyse", str(run.folder.path), "certify"])
     assert result.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
 

@@ -14,8 +14,8 @@ from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.metrics import measured_parts, measurements
-from looktwice.eval.scoring.turns import MAX_TURNS, TurnsOfArm, read_turns
+from looktwice.eval.scoring.metrics import collect_measurements, split_by_measurement
+from looktwice.eval.scoring.turns import MAX_TURNS, ArmTurns, read_turns
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.extras.looking.measured import find_risks, find_routes, make_measurement_curves
@@ -48,7 +48,7 @@ def ask_twice(path: Path, turns: int = 2, **settings: Any) -> Table:
     return evaluate(Questions(KEYS), {"again": Pipeline(stages)}, Scripted(flip), out=path / "run")
 
 
-def only_arm(table: Table) -> TurnsOfArm:
+def only_arm(table: Table) -> ArmTurns:
     (arm,) = read_turns(table.scores[0])
     return arm
 
@@ -167,14 +167,14 @@ def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
     answers = [[each.at(turn).answer for turn in range(3)] for each in arm.records]
     assert answers == [["B", "B", "A"]] * 4  # on a tie, the answer that was given first
     assert sum(TurnChange(arm, 0, 2).find_changes(True)) == 4
-    shares = measurements(table.scores[0].points[0])["vote_share"]
+    shares = collect_measurements(table.scores[0].points[0])["vote_share"]
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)
 
 
 def test_each_line_of_a_chain_of_thought_is_a_turn(tmp_path: Path) -> None:
     stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
 
-    def think(sentence: str) -> TurnsOfArm:
+    def think(sentence: str) -> ArmTurns:
         out = tmp_path / str(len(sentence))
         return only_arm(
             evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(sentence), out=out)
@@ -227,7 +227,7 @@ def test_measurements_of_a_stage_become_rows_slices_and_curves(tmp_path: Path) -
         row.slice: row.value for row in by if row.metric == "accuracy" and row.slice and row.point
     }
     assert (slices["kind=even"], slices["kind=odd"]) == (1.0, 0.0)
-    quarters = set(measured_parts(scores, "size").values())
+    quarters = set(split_by_measurement(scores, "size").values())
     assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {
         f"size={part}" for part in quarters
     }
@@ -247,7 +247,7 @@ def test_the_record_holds_the_measurements(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     record = next(RunFolder(folder).last_records({"q0000"}))
     assert record.measured == {"kind": "even", "seen": [0, None], "size": 0.0}
-    assert replay(folder, ["tests"]).done
+    assert replay(folder, ["tests"]).all_reproduced
     lines = (folder / "records.jsonl").read_text().splitlines()
     lines.sort(key=lambda line: "q0000" not in line)
     (folder / "records.jsonl").write_text(lines[0].replace('"size":0.0', '"size":{}') + "\n")

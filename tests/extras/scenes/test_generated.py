@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.tasks import Subset, TaskError
-from looktwice.eval.tasks.outlines import circle
+from looktwice.eval.tasks.outlines import make_circle
 from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.scenes.canvas import fill_outline, make_blank, stroke_outline
@@ -253,7 +253,7 @@ def test_edge_pixels_have_their_exact_coverage() -> None:
 def test_a_line_has_the_requested_width() -> None:
     for width in (0.5, 1, 2, 3):
         pixels = make_blank(100, 100)
-        stroke_outline(pixels, circle(30, 50, 50), width)
+        stroke_outline(pixels, make_circle(30, 50, 50), width)
         area = (1 - pixels[:, :, 0] / 255).sum()
         assert area == pytest.approx(2 * np.pi * 30 * width, rel=0.02)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.tasks import Subset, TaskError
-from looktwice.eval.tasks.base import MadeTask, find_item
+from looktwice.eval.tasks.base import GeneratedTask, find_item
 from looktwice.extras.scenes import GeneratedDoYouSeeMe, LettersAndShapes, NearSighted, NeverLooks
 from looktwice.pipelines.model import CallOptions, Message, Reply, Tool
 from looktwice.pipelines.picture import Picture, Pixels
@@ -46,7 +46,7 @@ def test_letters_and_shapes_refuse_impossible_settings(settings: dict[str, Any])
     [LettersAndShapes(n=5), GeneratedDoYouSeeMe("form_constancy", n=5)],
     ids=lambda task: type(task).__name__,
 )
-def test_one_question_is_generated_without_the_others(task: MadeTask) -> None:
+def test_one_question_is_generated_without_the_others(task: GeneratedTask) -> None:
     for item in task:
         assert (found := find_item(task, item.sample.id)) and found.sample.sha == item.sample.sha
     assert find_item(task, "another") is None

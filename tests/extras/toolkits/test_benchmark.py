@@ -10,7 +10,7 @@ import pytest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Scorer
-from looktwice.eval.scoring.run_rows import headline_rows
+from looktwice.eval.scoring.run_rows import list_headline_rows
 from looktwice.extras.toolkits import BenchmarkScorer
 from looktwice.extras.toolkits.scorer import (
     RULES,
@@ -130,7 +130,9 @@ def test_headlines_are_configurable(tmp_path: Path) -> None:
     node = {"use": "eval.scoring.BenchmarkScorer", **settings}
     made.answers(made.point("plain", "t", facts={"scorer": node}), ["A", "B"])
     scored = score_table(made.write().path)
-    own = [row for row in headline_rows(scored.scores, scored.rows) if row.contestant == "plain"]
+    own = [
+        row for row in list_headline_rows(scored.scores, scored.rows) if row.contestant == "plain"
+    ]
     assert [(row.metric, row.value) for row in own] == [("pair_accuracy", 1.0)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.records.judgements import Judgement, append, hash_judged_text
+from looktwice.eval.records.judgements import Judgement, append_judgements, hash_judged_text
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import TaskError
@@ -139,7 +139,7 @@ def test_videos_are_graded_and_an_unjudged_description_is_not_an_answer(made: Ma
     words = {record.sample: hash_judged_text(record) for record in made.records}
     for n, grade in enumerate("10112102"):
         judged = Judgement("vid", point, f"s{n}", 0, "j", "i", words[f"s{n}"], answer=grade)
-        append(run.path, judged)
+        append_judgements(run.path, judged)
     table = score_table(run.path)
     assert (value(table, "vid_ab").value, value(table, "vid_aba").value) == (0.75, 0.625)
     assert (value(table, "vid").value, value(table, "vid").n) == (0.6875, 8)
@@ -157,7 +157,9 @@ def test_numbers_that_a_model_gives_itself_are_not_its_score(made: MadeRun, word
     accuracy = value(table, "accuracy", task="vid")
     assert (accuracy.value, accuracy.right, accuracy.wrong, accuracy.unreadable) == (None, 0, 0, 2)
     assert not table.where(metric="vid_ab").rows
-    scored = [scored for run in table.scores for point in run.points for scored in point.all]
+    scored = [
+        scored for run in table.scores for point in run.points for scored in point.all_records
+    ]
     assert {record.reason for record in scored} == {"unjudged"}
     printed = " ".join(repr(table).split())
     assert "vid: 2 replies still to be scored by a judge" in printed

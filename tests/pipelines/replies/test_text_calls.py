@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.readers.reader import CALL_SIGNS_PATTERN
+from looktwice.eval.readers.reader import CALL_HINT_PATTERN
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.models.wire import parse_reply
 from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
@@ -21,7 +21,7 @@ def test_tool_calls_written_as_text(reply: str, calls: list[list[Any]], words: s
     assert [[call.name, json.loads(call.arguments)] for call in found] == calls
     assert [call.id for call in found] == [f"call_{number}" for number in range(len(calls))]
     assert strip_text_calls(reply) == words
-    assert words == reply or CALL_SIGNS_PATTERN.search(
+    assert words == reply or CALL_HINT_PATTERN.search(
         reply
     )  # otherwise readers would not look for it
 

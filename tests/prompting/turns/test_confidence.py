@@ -16,7 +16,7 @@ import pytest
 
 from looktwice.eval import evaluate
 from looktwice.eval.readers import Robust
-from looktwice.eval.scoring.metrics import measurements
+from looktwice.eval.scoring.metrics import collect_measurements
 from looktwice.eval.tasks import Facts, MarkedScenes
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.marks import Point
@@ -108,7 +108,7 @@ class Questions:
 def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> None:
     ask = Ask(confidence="choices")
     (run,) = evaluate(Questions(), {"ask": ask}, model, out=tmp_path / "run").scores
-    measured = measurements(run.points[0])
+    measured = collect_measurements(run.points[0])
     told = measured["confidence"]
     for level in LEVELS:
         mine = [value for name, value in told.items() if name.startswith(f"{level}-")]
@@ -130,7 +130,7 @@ def test_when_asks_again_only_if_confidence_is_low(
     stages = Pipeline({"ask": ask, "again": When(ask, below)})
     (run,) = evaluate(Questions(), {"arm": stages}, model, out=tmp_path / "run").scores
     assert CalibratedModel.requests == len(LEVELS) * EACH + more
-    measured = measurements(run.points[0])
+    measured = collect_measurements(run.points[0])
     again, sure = measured["looked_again"], measured["confidence"]
     assert sum(map(float, again.values())) == more
     assert all(float(sure[name]) >= below for name in again if not again[name])
