@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 
-from looktwice.eval.cli import ALLOW_OPTIONS, commands
+from looktwice.eval.cli import ALLOW_OPTIONS, get_commands
 from looktwice.eval.commands import options
 from looktwice.eval.listing import describe_type_hint, find_bases, format_settings
 from looktwice.pipelines.config import keys as entries
@@ -335,11 +335,11 @@ def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
 
 def _commands_page() -> str:
     lines = ["# The command line", "", WRITTEN, ""]
-    listed = {name: entry for group in commands().values() for name, entry in group.items()}
+    listed = {name: entry for group in get_commands().values() for name, entry in group.items()}
     fenced = [
         name for name, entry in listed.items() if entry.needs == ALLOW_OPTIONS and name != "mcp"
     ]
-    fence = _Parameter("allow", options.Allowed, options.NONE).line
+    fence = _Parameter("allow", options.AllowedAccess, options.NO_VALUES).line
     names = ", ".join(f"`{name}`" for name in fenced)
     lines += [f"One option belongs to {names}:", "", fence]
     for name, entry in listed.items():

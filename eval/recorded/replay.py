@@ -50,8 +50,8 @@ def digest_request(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
     """Return the sha256 of a request whose messages are in the form of `make_message_json` and
-    whose options are in that of `CallOptions.to_dict`; together with the `model` that was asked, this
-    is the request's key in the cache."""
+    whose options are in that of `CallOptions.to_dict`; together with the `model` that was asked,
+    this is the request's key in the cache."""
     request = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
 

@@ -2,9 +2,8 @@
 need no image, and letter preferences.
 
 The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
-(arXiv 2603.21687): its score is the accuracy without the image, when the model is asked as if the
-image were there, divided by the accuracy with it; its cleaned set drops items solved without the
-image.
+(arXiv 2603.21687): its score is the accuracy without the image, asked as if it were there, divided
+by the accuracy with it; its cleaned set drops items solved without the image.
 """
 
 from __future__ import annotations
@@ -283,9 +282,8 @@ class ArmLine:
     @property
     def cleaned_accuracy(self) -> str:
         """The accuracy on the cleaned set, and the number of its samples."""
-        values = [
-            v for name, v in self.scores.comparable_values.items() if name in self.kept_samples
-        ]
+        own = self.scores.comparable_values
+        values = [own[name] for name in own if name in self.kept_samples]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:
