@@ -283,7 +283,7 @@ def demo(folder: Path) -> str:
         "",
         "Without the ring the model cannot know which shape is meant. An enlarged crop of the ringed"
         f" place adds {gain.lstrip('+')} points;",
-        f"a crop of another place {verb} (`*`: p < 0.05 after Holm's correction).",
+        f"a crop of another place {verb}. A `*` marks p < 0.05 after Holm's correction.",
         "",
     ]
     return "\n".join(lines)

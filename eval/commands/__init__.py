@@ -1,4 +1,4 @@
-"""The functions behind the command line, a file for each kind of first argument.
+"""The functions behind the command line: one file for each group of commands.
 
 Not here: the work itself, which is in the other rooms and imported when a command runs.
 """

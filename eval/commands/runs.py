@@ -265,9 +265,9 @@ def manage_reply_cache(
     Replies that a record of a run in OUT uses are never removed; judges' replies may be, and are
     then requested again.
     """
-    from looktwice.eval.recorded.reply_cache import inspect_cache
+    from looktwice.eval.recorded.reply_cache import report_cache
 
-    for line in inspect_cache(cache or runs / ".cache", runs, prune):
+    for line in report_cache(cache or runs / ".cache", runs, prune):
         say(line)
 
 

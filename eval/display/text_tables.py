@@ -131,8 +131,8 @@ class TextTable:
         self, title: str, heading_count: int = 0, caption: str = "", bold_lines: Sequence[str] = ()
     ) -> ConsoleTable:
         """Return a table for a terminal. The first `heading_count` text columns become
-        headings above their lines, and the caption's lines in `bold_lines` are highlighted. At
-        least two columns are not turned into headings."""
+        headings above their lines, but at least two columns always remain; the caption's lines in
+        `bold_lines` are highlighted."""
         from looktwice.eval.display.console_tables import ConsoleTable
 
         heading_count = max(0, min(heading_count, self.text_column_count, len(self.header) - 2))

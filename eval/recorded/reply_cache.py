@@ -21,7 +21,7 @@ MIN_AGE_SECONDS = 3600.0  # younger replies may not be in a record yet
 SIZE_UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
-def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
+def report_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
     """Yield lines that describe a cache; if `prune` is a size such as "2GB", the cache is pruned
     first. Raises RunError, CacheError."""
     if not (folder / "replies.sqlite").is_file():

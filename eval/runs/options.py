@@ -78,7 +78,7 @@ class RunSummary:
             )
         if self.why:
             # the cost so far also counts in the next run: with the same budget it sends no request
-            later = "" if "--budget" in self.why else ", and the same command resumes"
+            later = "" if "--budget" in self.why else ", and the same command resumes the run"
             yield f"stopped: {self.why}; answers so far are kept{later}"
 
 

@@ -40,9 +40,9 @@ from looktwice.eval.statistics.intervals import (
 from looktwice.eval.statistics.paired import ValueMatrix, holm
 
 FRAGILITY_NOTE = (
-    "Every style and codec is compared with the first one on the same samples. Differences have the"
-    " interval and p of every paired comparison; a style differs if p is below 0.05 after Holm's"
-    " correction over the styles and codecs of the line. The intervals of R and of best minus worst"
+    "Every style and codec is compared with the first one on the same samples, with the interval"
+    " and p of a paired comparison; a style differs if p is below 0.05 after Holm's correction"
+    " over the styles and codecs of the line. The intervals of R and of best minus worst"
     " are bootstrapped over the same clusters (samples that share a group or a picture) for all"
     " styles. R is the mean variance of these differences divided by the variance of the default's"
     " accuracy (VPBench, 2512.17875): at 1 or more, another marker changes the score as much as"

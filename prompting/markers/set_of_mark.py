@@ -255,7 +255,7 @@ class SetOfMark(WithoutModel):
         seen = {label for view in state.views for label, _ in self._find_visible(view, marks)}
         if marks and not seen:
             return handle_missing(
-                state, self.missing, [f"no view shows one of {len(marks)} regions"]
+                state, self.missing, [f"no view shows any of {len(marks)} regions"]
             )
         marks = [mark for mark in marks if mark.label in seen]
         for number, mark in enumerate(marks):

@@ -21,7 +21,7 @@ from tests.first_day.studies import do_when, get_output, records, run_study, wri
 from tests.first_day.test_costs import EACH, write_priced_study
 
 CLOSED = "http://127.0.0.1:9/v1"
-GOES_ON = "answers so far are kept, and the same command resumes"
+GOES_ON = "answers so far are kept, and the same command resumes the run"
 
 
 def test_an_unreachable_server_stops_the_run_before_the_first_request(tmp_path: Path) -> None:

@@ -389,8 +389,8 @@ def test_only_visible_regions_are_numbered() -> None:
     assert [mark.label for mark in shown.sample.marks] == ["1"]
     away = state.replace(views=(crop(state.views[0], 0, 100, 50, 150),))
     kept = apply_marks(replace(stage, missing="keep"), away)
-    assert not kept.sample.marks and "no view shows one of 2 regions" in kept.notes[0]
-    with pytest.raises(ValueError, match="no view shows one of 2 regions"):
+    assert not kept.sample.marks and "no view shows any of 2 regions" in kept.notes[0]
+    with pytest.raises(ValueError, match="no view shows any of 2 regions"):
         apply_marks(stage, away)
 
 
