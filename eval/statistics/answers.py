@@ -73,7 +73,8 @@ def _encode_ratings(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
     """One-hot encode the answers of each rater, (items, answers), in a common order."""
     names = sorted(set(chain(*ratings)), key=repr)
     place = {name: number for number, name in enumerate(names)}
-    return [np.eye(len(names))[[*map(place.__getitem__, answers)]] for answers in ratings]
+    kinds, identity = [map(place.__getitem__, answers) for answers in ratings], np.eye(len(names))
+    return [identity.take(np.fromiter(kind, np.int64), axis=0) for kind in kinds]
 
 
 def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
