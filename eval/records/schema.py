@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, NotRequired
@@ -327,6 +327,10 @@ class SampleRows(Mapping[str, SampleRow]):
         """Add a row, which is kept as an object or as a line."""
         self._rows[row.id] = kept
         self.have_answers &= row.answer is not None
+
+    def keys(self) -> KeysView[str]:
+        """Return the ids of the samples."""
+        return self._rows.keys()
 
     @cached_property
     def metas(self) -> Mapping[str, Mapping[str, Any]]:

@@ -221,6 +221,8 @@ class ArmColumns:
         rows = np.flatnonzero(wanted)
         places, numbers = self["sample"][rows], values[rows].astype(float).tolist()
         if len(places) < 2 or bool((np.diff(places) > 0).all()):
+            if len(places) == len(self.ids):
+                return dict(zip(self.ids, numbers, strict=True))
             return dict(zip(map(self.ids.__getitem__, places.tolist()), numbers, strict=True))
         draws = dict[str, list[float]]()
         for place, number in zip(places.tolist(), numbers, strict=True):

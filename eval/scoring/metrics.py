@@ -49,11 +49,7 @@ def accuracy(scores: PointScores) -> dict[str, float]:
     """
     if scores.failure:
         return {}
-    return {
-        name: value
-        for name, value in scores.columns.graded_means.items()
-        if name in scores.keyed_samples
-    }
+    return scores.select_keyed(scores.columns.graded_means)
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:

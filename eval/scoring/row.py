@@ -153,7 +153,10 @@ def fill_row(row: Row, metric: Metric) -> Row:
     the value that the metric itself sets."""
     n, units = len(metric.units), None
     if n:
-        names = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
+        names = [*map(metric.clusters.get, metric.units)]
+        if not all(names):  # such as pairs of samples, each of which is its own cluster
+            own = zip(names, metric.units, strict=True)
+            names = [name or f"{row.task_name}: {unit}" for name, unit in own]
         units = Stratum(np.fromiter(metric.units.values(), float, n), names)
     row = replace(
         row,
@@ -299,8 +302,9 @@ def make_comparable_accuracy(scores: PointScores) -> Metric:
     """Return the accuracy for a paired test; failed and missing samples are excluded instead of
     counting as wrong."""
     values = scores.comparable_values
-    units = {name: values.get(name, 0.0) for name in scores.keyed_samples}
-    failed = frozenset(units.keys() - values.keys())
+    units = dict.fromkeys(scores.keyed_samples, 0.0) | dict(values)
+    is_any = len(units) > len(values)
+    failed = frozenset(units.keys() - values.keys() if is_any else ())
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
 
 
@@ -333,8 +337,11 @@ def _stack_units(
     for task, (order, metric) in enumerate(zip(orders, next(iter(arms.values())), strict=True)):
         own = [(task, unit) for unit in order]
         units += own
-        clusters = metric.clusters
-        names += [clusters.get(unit, (place,)) for unit, place in zip(order, own, strict=True)]
+        named: list[Hashable] = [*map(metric.clusters.get, order)]
+        if None in named:
+            alone = zip(named, own, strict=True)
+            named = [(place,) if name is None else name for name, place in alone]
+        names += named
     lines = list[Floats]()
     for metrics in arms.values():
         parts = list[Floats]()

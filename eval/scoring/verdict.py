@@ -177,8 +177,14 @@ class PointScores:
         that did not fail."""
         columns = self.columns
         wanted = ~columns.has_verdict(Verdict.FAILED) & ~columns.is_unjudged
-        values = columns.means(columns["value"], wanted)
-        return {name: value for name, value in values.items() if name in self.keyed_samples}
+        return self.select_keyed(columns.means(columns["value"], wanted))
+
+    def select_keyed(self, values: dict[str, float]) -> dict[str, float]:
+        """Return the values of the samples that have a correct answer."""
+        keyed = self.keyed_samples.keys()
+        if values.keys() <= keyed:
+            return values
+        return {name: value for name, value in values.items() if name in keyed}
 
     @cached_property
     def failure(self) -> str:

@@ -83,11 +83,11 @@ def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
         raise ValueError(
             f"an interval needs values, each with its cluster; found {n} values{given}"
         )
-    if clusters is None:
-        return np.arange(n)
     if isinstance(clusters, np.ndarray):
         return _number_levels(clusters)
-    places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
+    if clusters is None or len(distinct := dict.fromkeys(clusters)) == n:
+        return np.arange(n)
+    places = dict(zip(distinct, range(n), strict=False))
     return np.fromiter(map(places.__getitem__, clusters), np.int64, n)
 
 
