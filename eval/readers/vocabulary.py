@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
 
 from looktwice.pipelines.counted import NUMBER_WORDS
 
@@ -196,9 +198,28 @@ REFUSAL_PATTERN = re.compile(
 """Words by which a model refuses to answer."""
 
 
+class _LazyPattern:
+    """A case-insensitive pattern, compiled on first use: most commands need few of the many."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    @cached_property
+    def _compiled(self) -> Pattern:
+        return re.compile(self._source, re.I)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the compiled pattern, and keep it for the next use."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(self._compiled, name)
+        setattr(self, name, value)
+        return value
+
+
 def pattern(*parts: str) -> Pattern:
-    """Compile a case-insensitive pattern that matches any of the parts."""
-    return re.compile("|".join(parts), re.I)
+    """Make a case-insensitive pattern that matches any of the parts."""
+    return cast(Pattern, _LazyPattern("|".join(parts)))
 
 
 def make_word_pattern(words: Sequence[str]) -> str:
