@@ -230,15 +230,16 @@ class Record:
         """
         if self.error:
             return b""
-        sent = list[Any]()
+        sent = list[str]()
         for call in self.calls:
-            if not (messages := call.get("messages")):
-                return b""
             get = call.get
-            sent.append([messages, get("draw"), get("options"), get("model")])
+            if not (messages := get("messages")):
+                return b""
+            sent += messages
+            sent.append(f"{get('draw')} {get('options')} {get('model')!r}")
         own: list[Any] = [self.answer, self.reason]
         own += [] if sent else [self.confidence, self.measured]
-        text = repr([sent, own]).encode("utf-8", "surrogatepass")
+        text = "\n".join([*sent, repr(own)]).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=16).digest()
 
     @property
