@@ -146,6 +146,28 @@ def read_logs(
     return [replace(log, path=str(path)) for log in logs]
 
 
+def read_all_logs(
+    paths: Sequence[Path | str],
+    columns: NamedColumns | None = None,
+    reader: Stage | None = None,
+    plugins: Sequence[str] = (),
+) -> list[Log]:
+    """Read the logs of several files and folders, as `read_logs` does.
+
+    If there are others than runs, `columns` are theirs: a run whose `meta` lacks such a field keeps
+    its own column.
+    """
+    has_others = not all(is_run(Path(path)) for path in paths)
+    logs = list[Log]()
+    for path in paths:
+        if has_others and is_run(Path(path)):
+            own = read_run(Path(path), reader, plugins, columns, must_exist=False)
+            logs += [replace(log, path=str(path)) for log in own]
+        else:
+            logs += read_logs(path, columns, reader, plugins)
+    return logs
+
+
 def load_log(path: Path, columns: NamedColumns) -> list[Log]:
     """Read the logs in a file or folder of another program without scoring anything. Raises
     TaskError."""

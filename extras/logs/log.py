@@ -213,11 +213,11 @@ def get_at_path(node: Any, *path: str) -> Any:
     return node or ""
 
 
-def get_named_fields(line: Cells, named: NamedColumns) -> Fields:
+def get_named_fields(line: Cells, named: NamedColumns, *, must_exist: bool = True) -> Fields:
     """Return the fields of an object that the user named for the columns of a log.
 
     A dot in a name leads into an inner object. `value` names a scorer or metric and is skipped
-    here. Raises TaskError for a missing field.
+    here. A missing field raises TaskError if it `must_exist`, and is left out otherwise.
     """
     cells = Fields()
     for column, field_name in named.items():
@@ -226,6 +226,8 @@ def get_named_fields(line: Cells, named: NamedColumns) -> Fields:
         node: Any = line
         for part in field_name.split("."):
             node = node.get(part) if isinstance(node, Mapping) else None
+        if node is None and not must_exist:
+            continue
         if node is None:
             raise TaskError(
                 f"--column {column}={field_name}: there is no such field; the fields are"

@@ -54,12 +54,18 @@ CHOICE_PATTERN = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(
-    path: Path, reader: Stage | None, plugins: Sequence[str], named: NamedColumns | None
+    path: Path,
+    reader: Stage | None,
+    plugins: Sequence[str],
+    named: NamedColumns | None,
+    *,
+    must_exist: bool = True,
 ) -> list[Log]:
     """Read a log for each contestant of a run, with all its tasks; `named` may give fields of
     `meta` for columns.
 
-    Raises RunError, and TaskError for an empty run.
+    Raises RunError, and TaskError for an empty run, and for a named field that is not in `meta` if
+    it `must_exist`.
     """
     folder = RunFolder(path)
     run, replies = score_run(folder, reader, plugins=plugins), read_last_replies(folder)
@@ -82,7 +88,8 @@ def read_run(
         rows, names = [], dict[str, str]()
         for scores in points:
             for name, draws in scores.recorded_draws.items():
-                cells = get_named_fields(scores.samples[name].meta, named or {})
+                meta = scores.samples[name].meta
+                cells = get_named_fields(meta, named or {}, must_exist=must_exist)
                 rows += [make_run_row(scores, name, scored, replies) | cells for scored in draws]
                 names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.records_id for scores in points}
@@ -200,9 +207,10 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
 def _describe_unscorable(idx: str, subtask: str) -> str:
     if not IDX_PATTERN.fullmatch(idx):
         return (
-            f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
-            f" give --key FILE. The latter needs an idx such as val_Art_Style_1: {idx!r} does not"
-            " have the form SPLIT_SUBTASK_NUMBER"
+            f"{idx!r} has no key and no choices; add `choices` to its line, name the columns of"
+            " keys or choices with --column key=COLUMN, or give --key FILE. The latter alone is"
+            f" enough only for an idx such as val_Art_Style_1: {idx!r} does not have the form"
+            " SPLIT_SUBTASK_NUMBER"
         )
     there = extend_hint(suggest_names(subtask, CHOICES), f"these are {', '.join(sorted(CHOICES))}")
     return f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of BLINK{there}"

@@ -92,7 +92,7 @@ def compare(
     """
     from looktwice.extras.logs import report, standings
     from looktwice.extras.logs.compare import compare_logs
-    from looktwice.extras.logs.format import read_logs
+    from looktwice.extras.logs.format import read_all_logs
     from looktwice.extras.request_diff.requests import lacks_keys, read_requests, select_sides
 
     columns = parse_columns(column)
@@ -109,7 +109,7 @@ def compare(
         written = standings.write_standings(table, out)
     else:
         read = build_reader(reader, plugin)
-        every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
+        every = read_all_logs(logs, columns, read, plugin)
         compared = compare_logs(every, baseline, only, pairs)
         print_text_table(report.build_console_table(compared.contrasts), "", heading_count=1)
         for line in report.summarize_comparison(compared):
@@ -193,10 +193,10 @@ def export(
 
         lines = export_runs(logs, out, read, plugin)
     else:
-        from looktwice.extras.logs.format import export_logs, read_logs
+        from looktwice.extras.logs.format import export_logs, read_all_logs
 
         columns = parse_columns(column)
-        every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
+        every = read_all_logs(logs, columns, read, plugin)
         lines = export_logs(every, to, out, dataset)
     for line in lines:
         say(line)

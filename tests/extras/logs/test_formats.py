@@ -15,6 +15,7 @@ import pytest
 
 from looktwice.eval import Robust, TaskError
 from looktwice.extras.logs import read_logs
+from looktwice.extras.logs.format import read_all_logs
 from looktwice.extras.logs.log import Log, make_names_unique
 from looktwice.extras.logs.replies import report_replies
 from tests.made_run import MadeRun
@@ -325,3 +326,16 @@ def test_a_column_of_a_run_may_be_named(tmp_path: Path) -> None:
     made.task("t", ["A"], meta=[{"number": "x7"}])
     made.answers(made.point("plain", "t"), ["A"])
     assert only(made.write().path, sample="number").units["sample"].tolist() == ["x7"]
+
+
+def test_columns_named_for_another_log_do_not_concern_a_run_without_them(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A", "B"], meta=[{"number": "x7"}, {"number": "x8"}])
+    made.answers(made.point("plain", "t"), ["A", "A"])
+    run = made.write().path
+    table = write(tmp_path / "m.csv", "id,number,ok", "s0,x7,1", "s1,x8,0")
+    for field, names in ("id", ["s0", "s1"]), ("number", ["x7", "x8"]):
+        logs = read_all_logs([run, table], {"sample": field, "value": "ok"})
+        assert [log.units["sample"].tolist() for log in logs] == [names, names]
+    with pytest.raises(TaskError, match="sample=id: there is no such field; the fields are number"):
+        read_all_logs([run], {"sample": "id"})
