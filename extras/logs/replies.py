@@ -45,6 +45,7 @@ from looktwice.extras.logs.own import (
     make_run_row,
     read_last_replies,
 )
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
@@ -286,6 +287,9 @@ def report_replies(
             )
         for scored in contestants:
             yield from _report_file(scored, exports)
+        if ran and keys and (unused := _find_unused_keys(keys, contestants)):
+            count = format_count(len(unused), "id")
+            yield f"{file}: not in the run: {count} of {key}, such as {unused[0]!r}"
         total += contestants
     by_reader, count = any(scored.by_reader for scored in total), f"files={len(total)}"
     figures = _format_figures(total, by_reader)
@@ -295,6 +299,13 @@ def report_replies(
         text, number = list_disagreements(total)
         write_file(disagreements, text)
         yield f"disagreements: {number} in {disagreements}"
+
+
+def _find_unused_keys(keys: Mapping[str, str], runs: Sequence[ScoredReplies]) -> list[str]:
+    """Return the ids of an answer key that are not in a run, without those of other subtasks."""
+    rows = list(chain.from_iterable(scored.rows for scored in runs))
+    there, tasks = {row["sample"] for row in rows}, {"", *(row["task"] for row in rows)}
+    return [idx for idx in keys if idx not in there and get_subtask_of_idx(idx) in tasks]
 
 
 def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
@@ -312,6 +323,9 @@ def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str
     if scored.missing_count:
         parts.append(f"missing={scored.missing_count}")
     yield f"{scored.name}: {', '.join(parts)}"
+    failed = (row for row in scored.rows if row["verdict"] == Verdict.FAILED and row["detail"])
+    if row := next(failed, None):
+        yield f"{scored.name}: {row['sample']} failed: {row['detail'].strip().splitlines()[-1]}"
     rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
     yield from find_doubts(Log(scored.name, rows, doubt=scored.doubt))
     log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # the first of several draws

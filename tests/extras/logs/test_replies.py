@@ -251,6 +251,10 @@ def test_a_run_is_scored_by_the_keys_of_a_file(
     key.write_text('{"s0": "(B)", "s1": "(A)"}')
     assert read(key=key) == ("50.00%", "2")
     assert read() == ("66.67%", "3")
+    key.write_text('{"s0": "(C)", "s1": "(A)", "q8": "A", "q9": "A", "val_Jigsaw_9": "A"}')
+    _, failed, unused, _ = report_replies([run], key=key)
+    assert failed.startswith("one: s0 failed: ") and "'C'" in failed
+    assert unused == f"{run}: not in the run: 2 ids of {key}, such as 'q8'"
     key.write_text('{"val_Jigsaw_9": "(B)"}')
     with pytest.raises(TaskError, match="none of its 3 samples"):
         read(key=key)
