@@ -270,7 +270,7 @@ def demo(folder: Path) -> str:
     lines = [
         f"One of the demo's tasks: which shape is marked? ({n} questions; chance is {chance})",
         "",
-        "| what the model is sent | right, % [95 % interval] | difference from the first row, points |",
+        "| what the model is sent | right, % [95 % interval] | difference from the first row before rounding, points |",
         "|---|---|---|",
     ]
     for label, words in DEMO.items():

@@ -109,7 +109,7 @@ class Run:
 
     def execute_into(self, writer: Any, done: set[Key]) -> None:
         """Run everything except the records `done`; `writer` replaces the run's own and needs
-        `blobs`, `sample` and `record`. Raises the first error.
+        `blobs`, `add_sample` and `record`. Raises the first error.
         """
         self._prepare()
         self._execute_all(RunStart(writer, {}, done, {}))

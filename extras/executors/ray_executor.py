@@ -338,7 +338,7 @@ class QueueWriter:
     sent: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def sample(self, row: SampleRow) -> None:
+    def add_sample(self, row: SampleRow) -> None:
         """Queue a line of samples.jsonl."""
         self.outbox.put(SentRecord(row))
 

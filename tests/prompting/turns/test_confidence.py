@@ -118,7 +118,7 @@ def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> N
     (risk,) = routing.find_risks(run)
     right = [share.value for share in risk.accuracies]
     assert right == pytest.approx([0.95, 0.87, (39 + 34 + 28 + 16.5) / 150, 0.695])  # by hand
-    assert risk.area < risk.random
+    assert risk.area < risk.random_area
 
 
 @pytest.mark.slow
@@ -197,4 +197,4 @@ def test_the_small_model_is_calibrated_enough_to_know_its_errors(tmp_path: Path)
     arm = Pipeline({"mark": mark, "choose": MultipleChoice(), "ask": ask})
     (run,) = evaluate(task, {"pocket": arm}, Pocket(), out=tmp_path / "run").scores
     (risk,) = routing.find_risks(run)
-    assert risk.area < 0.75 * risk.random
+    assert risk.area < 0.75 * risk.random_area
