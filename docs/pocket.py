@@ -253,8 +253,8 @@ def page(figures: Figures) -> str:
 
 DEMO = {
     "marked": "the image with a red ring",
-    "zoomed": "with the ring, and an enlarged crop of the ringed place",
-    "zoomed elsewhere": "with the ring, and an enlarged crop of another place",
+    "zoomed": "with the ring, and an enlarged crop of the ringed region",
+    "zoomed elsewhere": "with the ring, and an enlarged crop of another region",
     "unmarked": "the image without a mark",
 }
 BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
@@ -270,20 +270,21 @@ def demo(folder: Path) -> str:
     lines = [
         f"One of the demo's tasks: which shape is marked? ({n} questions; chance is {chance})",
         "",
-        "| what the model is sent | right, % [95 % interval] | difference from the first row before rounding, points |",
+        "| what the model is sent | right answers: count, % [95 % interval] | difference from the first row, points |",
         "|---|---|---|",
     ]
     for label, words in DEMO.items():
         row = rows[label]
         change = "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.is_significant}"
-        lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
+        right = round(row.accuracy.value * n)
+        lines.append(f"| {words} | {right} of {n}: {percent(vars(row.accuracy))} | {change} |")
     gain, elsewhere = format_signed(rows["zoomed"].change), rows["zoomed elsewhere"]
     verb = "changes the accuracy" if elsewhere.is_significant else "makes no significant difference"
     lines += [
         "",
         "Without the ring the model cannot know which shape is meant. An enlarged crop of the ringed"
-        f" place adds {gain.lstrip('+')} points;",
-        f"a crop of another place {verb}. A `*` marks p < 0.05 after Holm's correction.",
+        f" region adds {gain.lstrip('+')} points;",
+        f"a crop of another region {verb}. A `*` marks p < 0.05 after Holm's correction.",
         "",
     ]
     return "\n".join(lines)
