@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
 HEAP_COUNT, MAX_KEPT_BYTES = 4, 1 << 28  # number of heaps, and bytes of the largest array in them
-MAX_FREE_BYTES = 1 << 20  # bytes at the end of a heap that are kept for the next picture
+MAX_FREE_BYTES = 1 << 23  # bytes at the end of a heap that are kept for the next picture
 ENDING_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
