@@ -302,9 +302,10 @@ def make_comparable_accuracy(scores: PointScores) -> Metric:
     """Return the accuracy for a paired test; failed and missing samples are excluded instead of
     counting as wrong."""
     values = scores.comparable_values
-    units = dict.fromkeys(scores.keyed_samples, 0.0) | dict(values)
-    is_any = len(units) > len(values)
-    failed = frozenset(units.keys() - values.keys() if is_any else ())
+    units = dict.fromkeys(scores.keyed_samples, 0.0)
+    units.update(values)
+    has_failed = len(units) > len(values)
+    failed = frozenset(units.keys() - values.keys() if has_failed else ())
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,6 +124,8 @@ def read_logs(
     columns: NamedColumns | None = None,
     reader: Stage | None = None,
     plugins: Sequence[str] = (),
+    *,
+    must_exist: bool = True,
 ) -> list[Log]:
     """Read the logs in a file or folder, one for each contestant.
 
@@ -131,13 +134,14 @@ def read_logs(
     `.jsonl` file or a folder of them; Every Eval Ever's `.json` or `.jsonl`; recorded replies of
     looktwice; and any table. `columns` maps the names of `COLUMNS` to columns of tables, to fields
     of the objects in other logs, and to fields of `meta` in runs; the entry for `value` names the
-    scorer of inspect_ai or the metric of lmms-eval. With a `reader`, all replies are parsed again.
+    scorer of inspect_ai or the metric of lmms-eval. Unless a field of `meta` `must_exist`, a run
+    without it keeps its own column. With a `reader`, all replies are parsed again.
     Without one, only rows that were never scored are parsed, by their recorded labels or the robust
     reader. Raises TaskError and RunError.
     """
     path = Path(path)
     if is_run(path):
-        logs = read_run(path, reader, plugins, columns)
+        logs = read_run(path, reader, plugins, columns, must_exist=must_exist)
     else:
         logs = load_log(path, columns or {})
         for number, log in enumerate(logs):
@@ -154,18 +158,12 @@ def read_all_logs(
 ) -> list[Log]:
     """Read the logs of several files and folders, as `read_logs` does.
 
-    If there are others than runs, `columns` are theirs: a run whose `meta` lacks such a field keeps
-    its own column.
+    If some are no runs, `columns` are theirs: a run whose `meta` lacks such a field keeps its own
+    column.
     """
-    has_others = not all(is_run(Path(path)) for path in paths)
-    logs = list[Log]()
-    for path in paths:
-        if has_others and is_run(Path(path)):
-            own = read_run(Path(path), reader, plugins, columns, must_exist=False)
-            logs += [replace(log, path=str(path)) for log in own]
-        else:
-            logs += read_logs(path, columns, reader, plugins)
-    return logs
+    only_runs = all(is_run(Path(path)) for path in paths)
+    read = partial(read_logs, columns=columns, reader=reader, plugins=plugins, must_exist=only_runs)
+    return [log for path in paths for log in read(path)]
 
 
 def load_log(path: Path, columns: NamedColumns) -> list[Log]:
